@@ -1,0 +1,12 @@
+"""Tiny models with the memory of every DeepSeek generation, from V1 to V4.1-Flash.
+
+Dimension key. Tensors in the maths end with the letters of their dimensions: `query_BTHD`.
+
+    B batch            H query heads     C latent           I indexer heads
+    T new tokens       K kv heads        R rope dims        N residual copies
+    S cached entries   D head dim        W window           E experts
+    V vocabulary       L layers          M ratio            F feed-forward width
+    X model width
+
+`import tinymodels` imports no torch: the arithmetic (`ledger`, `published`) answers at once.
+"""
