@@ -1,0 +1,114 @@
+"""`python -m tools build | check | back | time`; see the package's docstring."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tools import build as building
+from tools.execute import CellFailed, execute
+from tools.stale import needs_build
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    main = argparse.ArgumentParser(prog="python -m tools", description=__doc__)
+    main.add_argument("--root", type=Path, default=ROOT, help="the course's folder")
+    commands = main.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("build", help="rebuild the notebooks that are stale")
+    one.add_argument("stems", nargs="*", metavar="STEM", help="such as 01__attention; all if none")
+    one.add_argument(
+        "--force", action="store_true", help="rebuild all, also when only package code has changed"
+    )
+    commands.add_parser("check", help="staleness and lints; nothing is executed")
+    one = commands.add_parser("back", help="bring edits made in JupyterLab back to the source")
+    one.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", type=Path)
+    one = commands.add_parser("time", help="CPU seconds of each notebook against its budget")
+    one.add_argument("stems", nargs="*", metavar="STEM")
+    return main
+
+
+def run_build(root: Path, stems: tuple[str, ...], force: bool) -> int:
+    """Build what is stale. Returns 1 where a cell failed or a budget was exceeded."""
+    failed = False
+    for target in building.targets(root, stems):
+        if not force and not needs_build(target):
+            print(f"{target.name}: up to date")
+            continue
+        try:
+            seconds = building.build(target)
+        except CellFailed as error:
+            print(f"{target.name}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        note = building.over_budget(target, seconds)
+        failed = failed or bool(note)
+        print(f"{target.name}: built" + (f", {seconds:.1f} CPU s" if target.executed else ""))
+        if note:
+            print(note, file=sys.stderr)
+    return int(failed)
+
+
+def run_time(root: Path, stems: tuple[str, ...]) -> int:
+    """Run each lesson and solution notebook without writing it; 1 where one is over its budget."""
+    failed = False
+    for target in building.targets(root, stems):
+        if not target.executed:
+            continue
+        try:
+            seconds = execute(building.unexecuted(target), target.path.parent)
+        except CellFailed as error:
+            print(f"{target.name}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        note = building.over_budget(target, seconds)
+        failed = failed or bool(note)
+        budget = building.CPU_BUDGET[target.folder]
+        verdict = ", too slow" if note else ""
+        print(f"{target.name}: {seconds:.1f} of {budget:.0f} CPU s{verdict}")
+    return int(failed)
+
+
+def run_check(root: Path) -> int:
+    """Print all findings; 1 where there is one."""
+    from tools.lint import check
+
+    problems = list(check(root))
+    for problem in problems:
+        print(problem)
+    count = len(list(building.built(root)))
+    print(f"{count} notebooks, {len(problems)} problem{'' if len(problems) == 1 else 's'}")
+    return int(bool(problems))
+
+
+def run_back(root: Path, notebooks: list[Path]) -> int:
+    """Write the edits of each notebook into its source."""
+    from tools.back import back
+
+    for path in notebooks:
+        print(back(root, path))
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 done, 1 a check failed, 2 usage."""
+    options = parser().parse_args(arguments)
+    root = options.root.resolve()
+    try:
+        if options.command == "build":
+            return run_build(root, tuple(options.stems), options.force)
+        if options.command == "time":
+            return run_time(root, tuple(options.stems))
+        if options.command == "check":
+            return run_check(root)
+        return run_back(root, options.notebooks)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
