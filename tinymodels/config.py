@@ -16,7 +16,7 @@ RowFormat = Literal["bf16", "fp8", "fp4"]
 def _positive(owner, **values: int) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{type(owner).__name__}.{name} is {value!r}; it must be an integer >= 1")
+            raise ValueError(f"{type(owner).__name__}.{name} is {value!r}; it must be an int >= 1")
 
 
 # ---------------------------------------------------------------- positions
@@ -174,7 +174,12 @@ class Recurrent:
     conv: int = 0
 
 
-Attention = GQA | MLA | Grouped | CSA2 | Recurrent
+@dataclass(frozen=True)
+class NoAttention:
+    """A layer that mixes no tokens (the plain layers of Nemotron-H), so it remembers nothing."""
+
+
+Attention = GQA | MLA | Grouped | CSA2 | Recurrent | NoAttention
 
 
 # ---------------------------------------------------------------- feed-forward and residual
@@ -221,23 +226,26 @@ class HyperConnections:
 @dataclass(frozen=True)
 class Layer:
     attention: Attention
-    ffn: Dense | MoE
+    ffn: Dense | MoE | None  # None: not described; such a layer can be counted, not built
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """A whole model. `width` is the residual stream's, `context` the longest it is made for.
 
-    row: how a cache entry is stored where it is deployed. decoder_start: the first decoder
-    layer of a CED model (V4.1); None: every layer runs on every token.
+    row: how a cache entry is stored where it is deployed. kv_bits: bits a cached value takes,
+    without scales; None: `row` decides. decoder_start: the first decoder layer of a CED model
+    (V4.1); None: every layer runs on every token. vocab, width: None where a configuration was
+    read for its cache only and does not say.
     """
 
     name: str
-    vocab: int
-    width: int
+    vocab: int | None
+    width: int | None
     layers: tuple[Layer, ...]
     context: int
     row: RowFormat = "bf16"
+    kv_bits: int | None = None
     norm_eps: float = 1e-6
     tied: bool = False
     residual: HyperConnections | None = None
@@ -246,7 +254,8 @@ class ModelConfig:
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self):
-        _positive(self, vocab=self.vocab, width=self.width, context=self.context)
+        given = dict(vocab=self.vocab, width=self.width, kv_bits=self.kv_bits)
+        _positive(self, context=self.context, **{k: v for k, v in given.items() if v is not None})
         if not self.layers:
             raise ValueError("ModelConfig.layers is empty; a model has at least one layer")
 

@@ -40,7 +40,7 @@ class Field:
     def nbytes(self) -> int:
         bits = self.count * self.fmt.bits
         if bits % 8:
-            raise ValueError(f"field {self.name}: {self.count} x {self.fmt.bits} bits end inside a byte")
+            raise ValueError(f"{self.name}: {self.count} x {self.fmt.bits} bits end inside a byte")
         return bits // 8
 
 
@@ -76,6 +76,20 @@ class Layout:
     def terms(self) -> str:
         """The arithmetic as text: "256 + 32"."""
         return " + ".join(str(f.nbytes) for f in self.fields)
+
+
+def at_bits(layout: Layout, bits: int) -> Layout:
+    """The row's values at `bits` bits each, one after another and without scales.
+
+    What a report means by "6 bits a value on average": 576 values take 432 bytes. Raises
+    ValueError for bits outside 1 to 64 and for a row that would end inside a byte.
+    """
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 64:
+        raise ValueError(f"bits is {bits!r}; a cached value takes 1 to 64 bits")
+    row = Layout(layout.name, (Field("values", layout.values, Format(f"{bits}-bit", bits)),))
+    if row.values * bits % 8:
+        raise ValueError(f"{layout.name}: {row.values} values of {bits} bits end inside a byte")
+    return row
 
 
 def scale_count(values: int, block: int) -> int:

@@ -5,10 +5,21 @@ tokens, at most `window` of them. A layer that borrows has no store of its own a
 owner.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import layouts
-from .config import CSA2, GQA, MLA, Attention, Grouped, Indexer, ModelConfig, Recurrent, RowFormat
+from .config import (
+    CSA2,
+    GQA,
+    MLA,
+    Attention,
+    Grouped,
+    Indexer,
+    ModelConfig,
+    NoAttention,
+    Recurrent,
+    RowFormat,
+)
 from .layouts import BF16, Layout
 
 
@@ -45,10 +56,30 @@ class LayerPlan:
     constant_values: int = 0  # recurrent state, in the model's own format
 
 
-def plan(config: ModelConfig, row: RowFormat | None = None) -> tuple[LayerPlan, ...]:
-    """The stores of every layer. row=None takes the deployed format, "bf16" the plain one."""
+def plan(
+    config: ModelConfig, row: RowFormat | None = None, kv_bits: int | None = None
+) -> tuple[LayerPlan, ...]:
+    """The stores of every layer. row=None takes the deployed format, "bf16" the plain one.
+
+    kv_bits: every cached value takes that many bits instead, and there are no scales.
+    """
+    if row is None and kv_bits is None:
+        kv_bits = config.kv_bits
     row = row or config.row
-    return tuple(_layer(i, layer.attention, row) for i, layer in enumerate(config.layers))
+    layers = tuple(_layer(i, layer.attention, row) for i, layer in enumerate(config.layers))
+    return layers if kv_bits is None else tuple(_at_bits(layer, kv_bits) for layer in layers)
+
+
+def _at_bits(layer: LayerPlan, bits: int) -> LayerPlan:
+    stores = {kind: getattr(layer, kind) for kind in ("main", "index", "window")}
+    return replace(
+        layer,
+        **{
+            kind: replace(store, layout=layouts.at_bits(store.layout, bits))
+            for kind, store in stores.items()
+            if store is not None
+        },
+    )
 
 
 def _layer(i: int, a: Attention, row: RowFormat) -> LayerPlan:
@@ -63,6 +94,8 @@ def _layer(i: int, a: Attention, row: RowFormat) -> LayerPlan:
             return _csa2(i, a, row)
         case Recurrent():
             return LayerPlan(i, a.kind, owner=i, constant_values=a.state + a.conv)
+        case NoAttention():
+            return LayerPlan(i, "none", owner=None)
     raise ValueError(f"layer {i}: {type(a).__name__} is no attention kind known here")
 
 
