@@ -1,0 +1,95 @@
+"""Checks of a kernel's arguments: an error names the argument, its shape and what is right."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def match(**arguments: tuple[str, Tensor]) -> dict[str, int]:
+    """Check shapes against each other: `match(query=("B T H D", q), key=("B S K D", k))`.
+
+    Returns the size of each letter. A letter has one size in all arguments. Raises
+    ValueError (TypeError for what is no tensor) naming the argument and its shape. All
+    arguments must have one dtype and lie on one device.
+    """
+    sizes: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    for name, (pattern, tensor) in arguments.items():
+        letters = pattern.split()
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor [{', '.join(letters)}], "
+                            f"not {type(tensor).__name__}")
+        shape = tuple(tensor.shape)
+        if len(shape) != len(letters):
+            raise ValueError(f"{name} has shape {shape}, {len(shape)} dimensions; "
+                             f"expected {len(letters)}: [{', '.join(letters)}]")
+        for letter, size in zip(letters, shape):
+            if sizes.setdefault(letter, size) != size:
+                raise ValueError(f"{name} has shape {shape} for [{', '.join(letters)}]; {letter} "
+                                 f"is {size} there and {sizes[letter]} in {origin[letter]}")
+            origin.setdefault(letter, name)
+            if size == 0:
+                raise ValueError(f"{name} has shape {shape}: {letter} is 0, expected at least 1")
+    _same_kind({name: tensor for name, (_, tensor) in arguments.items()})
+    return sizes
+
+
+def _same_kind(tensors: dict[str, Tensor]) -> None:
+    first, reference = next(iter(tensors.items()))
+    if not reference.is_floating_point():
+        raise ValueError(f"{first} has dtype {reference.dtype}; expected a floating-point dtype")
+    for name, tensor in tensors.items():
+        if tensor.dtype != reference.dtype:
+            raise ValueError(f"{name} has dtype {tensor.dtype} and {first} has "
+                             f"{reference.dtype}; expected the same")
+        if tensor.device != reference.device:
+            raise ValueError(f"{name} is on {tensor.device} and {first} on {reference.device}; "
+                             "expected the same device")
+
+
+def group_size(heads: int, kv_heads: int) -> int:
+    """Query heads per kv head. Raises ValueError if that is no whole number."""
+    if heads % kv_heads:
+        raise ValueError(f"query has {heads} heads and key {kv_heads}; "
+                         "the query heads must be a multiple of the kv heads")
+    return heads // kv_heads
+
+
+def head_dims(largest: int, **dims: int) -> None:
+    """Raises ValueError if a head dim is above what the kernel can hold."""
+    for name, size in dims.items():
+        if size > largest:
+            raise ValueError(f"{name} has head dim {size}; expected at most {largest}")
+
+
+def window_size(window: int | None) -> None:
+    if window is not None and (not isinstance(window, int) or window < 1):
+        raise ValueError(f"window is {window!r}; expected None or a whole number of at least 1")
+
+
+def entry_counts(lengths: Tensor | None, batch: int, entries: int, device) -> Tensor | None:
+    """Valid entries of each row, as int32 on the device; None means all of them.
+
+    Values are checked where that costs nothing, on a CPU; elsewhere the kernel clamps.
+    """
+    if lengths is None:
+        return None
+    if not isinstance(lengths, Tensor) or lengths.dtype not in (torch.int32, torch.int64):
+        kind = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
+        raise ValueError(f"lengths is {kind}; expected an int32 or int64 tensor of shape ({batch},)")
+    if tuple(lengths.shape) != (batch,):
+        raise ValueError(f"lengths has shape {tuple(lengths.shape)}; expected ({batch},)")
+    if lengths.device != device:
+        raise ValueError(f"lengths is on {lengths.device}; expected {device}")
+    if lengths.device.type == "cpu" and not torch.compiler.is_compiling():
+        low, high = int(lengths.min()), int(lengths.max())
+        if low < 0 or high > entries:
+            raise ValueError(f"lengths goes from {low} to {high}; expected 0 to {entries}, "
+                             "the entries that key has")
+    return lengths.to(torch.int32).contiguous()
+
+
+def power_of_two(size: int, smallest: int = 1) -> int:
+    """The next power of two; triton's blocks have such sizes."""
+    return max(smallest, 1 << (size - 1).bit_length())

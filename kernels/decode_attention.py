@@ -1,0 +1,297 @@
+"""Decode: one new token looks at everything in the cache.
+
+For each query head h with key and value head k = h // (H / K):
+
+    score_s = scale * query_h . key_s,k        for the cached entries s the token may see
+    output_h = sum_s softmax(score)_s * value_s,k
+
+The arithmetic is small and the reading is not: every key and value of the cache is
+needed, for one token. So the kernel is built around reading each of them once.
+
+- All query heads of a group share a kv head. One program takes the whole group, and a
+  block of keys that has been read serves all of its heads.
+- A sequence has one new token, so there are only B * K groups, fewer programs than a GPU
+  has processors. The entries are therefore cut into splits that are worked on at the
+  same time, each with its own maximum and sum; a second kernel merges them
+  (split-KV, or "Flash-Decoding"; Dao et al., 2023).
+
+Two splits with outputs o_1, o_2 and log-sum-exps e_1, e_2 merge exactly:
+
+    e = log(exp(e_1) + exp(e_2)),    o = exp(e_1 - e) * o_1 + exp(e_2 - e) * o_2
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from kernels import arguments, backend
+from kernels.backend import tl, triton
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+LARGEST_HEAD_DIM = 256
+LARGEST_SPLITS = 128
+
+
+def decode_attention(
+    query_BTHD: Float[Tensor, "B 1 H D"],
+    key_BSKD: Float[Tensor, "B S K D"],
+    value_BSKD: Float[Tensor, "B S K Dv"],
+    *,
+    scale: float | None = None,
+    window: int | None = None,
+    lengths: Int[Tensor, "B"] | None = None,
+    splits: int | None = None,
+    impl: str | None = None,
+) -> Float[Tensor, "B 1 H Dv"]:
+    """Attention of one new token over a cache that already holds its key and value.
+
+    Args:
+        query_BTHD: the new token's queries; T is 1.
+        key_BSKD, value_BSKD: the cache, any strides. The value's head dim may differ.
+        scale: factor on the scores; 1 / sqrt(D) if None.
+        window: see only the last `window` valid entries.
+        lengths: valid entries of each row of the batch; S if None. What lies beyond is
+            never read. A row of length 0 gives zeros.
+        splits: how many parts the entries are cut into; chosen from the shapes if None.
+        impl: "triton", "torch" or None (see `kernels.backend`).
+
+    Returns the output in the query's dtype; sums are in fp32.
+    Raises ValueError naming the argument, its shape and what was expected.
+    """
+    sizes = arguments.match(query=("B T H D", query_BTHD), key=("B S K D", key_BSKD),
+                            value=("B S K Dv", value_BSKD))
+    if sizes["T"] != 1:
+        raise ValueError(f"query has shape {tuple(query_BTHD.shape)}: T is {sizes['T']}, expected "
+                         "1 new token; flash_attention takes several")
+    arguments.group_size(sizes["H"], sizes["K"])
+    arguments.window_size(window)
+    if splits is not None and (not isinstance(splits, int) or splits < 1):
+        raise ValueError(f"splits is {splits!r}; expected None or a whole number of at least 1")
+    lengths_B = arguments.entry_counts(lengths, sizes["B"], sizes["S"], query_BTHD.device)
+    scale = 1 / math.sqrt(sizes["D"]) if scale is None else float(scale)
+    tensors = {"query": query_BTHD, "key": key_BSKD, "value": value_BSKD}
+    if not backend.use_triton(impl, DTYPES, **tensors):
+        return twin(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B)
+    arguments.head_dims(LARGEST_HEAD_DIM, query=sizes["D"], value=sizes["Dv"])
+    return _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, sizes)
+
+
+def twin(query_BTHD, key_BSKD, value_BSKD, scale, window=None, lengths_B=None):
+    """The same in plain torch, one einsum a line, in fp32 or wider."""
+    B, S, K, _ = key_BSKD.shape
+    wide = torch.promote_types(query_BTHD.dtype, torch.float32)
+    query_BKGD = query_BTHD[:, 0].unflatten(1, (K, -1)).to(wide)
+    position_S = torch.arange(S, device=query_BTHD.device)
+    length_B1 = (torch.full((B, 1), S, device=query_BTHD.device) if lengths_B is None
+                 else lengths_B[:, None])
+    visible_BS = position_S < length_B1
+    if window is not None:
+        visible_BS = visible_BS & (position_S >= length_B1 - window)
+    # What is not visible may be anything, NaN included: 0 * NaN would be NaN.
+    seen_BS11 = visible_BS[:, :, None, None]
+    key_BSKD = torch.where(seen_BS11, key_BSKD.to(wide), 0)
+    value_BSKD = torch.where(seen_BS11, value_BSKD.to(wide), 0)
+    score_BKGS = torch.einsum("bkgd,bskd->bkgs", query_BKGD, key_BSKD) * scale
+    score_BKGS = score_BKGS.masked_fill(~visible_BS[:, None, None, :], -torch.inf)
+    any_B111 = visible_BS.any(1)[:, None, None, None]
+    weight_BKGS = torch.where(any_B111, torch.softmax(score_BKGS, dim=-1), 0)
+    output_BKGD = torch.einsum("bkgs,bskd->bkgd", weight_BKGS, value_BSKD)
+    return output_BKGD.flatten(1, 2)[:, None].to(query_BTHD.dtype)
+
+
+@triton.jit
+def _attend_split(
+    query, key, value, lengths, partial, partial_lse,
+    scale, entries, splits, window,
+    query_b, query_h, query_d, key_b, key_s, key_k, key_d, value_b, value_s, value_k, value_d,
+    KV_HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
+    BLOCK_G: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
+):
+    """One program: all query heads of one group, over one split of the entries."""
+    program = tl.program_id(0)  # ((b * K) + k) * splits + split
+    split = program % splits
+    row = program // splits
+    batch = (row // KV_HEADS).to(tl.int64)  # 64 bits: offsets in a large cache pass 2**31
+    head = (row % KV_HEADS).to(tl.int64)
+    group = tl.arange(0, BLOCK_G)
+    dim = tl.arange(0, BLOCK_D)
+    value_dim = tl.arange(0, BLOCK_V)
+
+    # This program's share of the visible entries: whole blocks, so only the last is ragged.
+    length = entries
+    if lengths is not None:
+        length = tl.minimum(tl.load(lengths + batch), entries)
+    first = tl.maximum(length - window, 0)
+    share = tl.cdiv(tl.cdiv(length - first, splits), BLOCK_S) * BLOCK_S
+    begin = first + split * share
+    end = tl.minimum(begin + share, length)
+
+    query_at = (batch * query_b + (head * GROUP + group[:, None]) * query_h
+                + dim[None, :] * query_d)
+    query_mask = (group[:, None] < GROUP) & (dim[None, :] < DIM)
+    query_GD = tl.load(query + query_at, mask=query_mask, other=0.0)
+
+    highest_G = tl.full([BLOCK_G], -float("inf"), tl.float32)
+    total_G = tl.zeros([BLOCK_G], tl.float32)
+    output_GV = tl.zeros([BLOCK_G, BLOCK_V], tl.float32)
+    for start in range(begin, end, BLOCK_S):
+        entry = start + tl.arange(0, BLOCK_S)
+        there = entry < end
+        entry_at = entry.to(tl.int64)[:, None]
+        key_SD = tl.load(key + batch * key_b + head * key_k + entry_at * key_s
+                         + dim[None, :] * key_d,
+                         mask=there[:, None] & (dim[None, :] < DIM), other=0.0)
+        score_GS = tl.dot(query_GD, tl.trans(key_SD), input_precision="ieee") * scale
+        score_GS = tl.where(there[None, :], score_GS, -float("inf"))
+        # A block has at least one entry, so the new maximum is finite.
+        higher_G = tl.maximum(highest_G, tl.max(score_GS, 1))
+        shrink_G = tl.exp(highest_G - higher_G)
+        weight_GS = tl.exp(score_GS - higher_G[:, None])
+        total_G = total_G * shrink_G + tl.sum(weight_GS, 1)
+        # The mask keeps NaN out of unused slots: a weight of 0 times NaN is NaN.
+        value_SV = tl.load(value + batch * value_b + head * value_k + entry_at * value_s
+                           + value_dim[None, :] * value_d,
+                           mask=there[:, None] & (value_dim[None, :] < VALUE_DIM), other=0.0)
+        output_GV = output_GV * shrink_G[:, None] + tl.dot(
+            weight_GS.to(value_SV.dtype), value_SV, input_precision="ieee")
+        highest_G = higher_G
+
+    # An empty split has a total of 0: its output is 0 and its log-sum-exp -inf.
+    some_G = total_G > 0
+    output_GV = output_GV / tl.where(some_G, total_G, 1.0)[:, None]
+    lse_G = tl.where(some_G, highest_G + tl.log(tl.where(some_G, total_G, 1.0)), -float("inf"))
+    partial_at = (program.to(tl.int64) * GROUP + group[:, None]) * VALUE_DIM + value_dim[None, :]
+    tl.store(partial + partial_at, output_GV,
+             mask=(group[:, None] < GROUP) & (value_dim[None, :] < VALUE_DIM))
+    tl.store(partial_lse + program.to(tl.int64) * GROUP + group, lse_G, mask=group < GROUP)
+
+
+@triton.jit
+def _merge_splits(
+    partial, partial_lse, output, splits,
+    GROUP: tl.constexpr, VALUE_DIM: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr,
+):
+    """One program: the splits of one query head, weighed by their log-sum-exps."""
+    program = tl.program_id(0).to(tl.int64)  # (b * K + k) * G + g, that is b * H + h
+    row = program // GROUP
+    member = program % GROUP
+    split = tl.arange(0, BLOCK_N)
+    value_dim = tl.arange(0, BLOCK_V)
+    at = (row * splits + split) * GROUP + member
+    lse_N = tl.load(partial_lse + at, mask=split < splits, other=-float("inf"))
+    highest = tl.max(lse_N, 0)
+    # All splits may be empty: -inf minus -inf is NaN, so the maximum is replaced by 0.
+    highest = tl.where(highest == -float("inf"), 0.0, highest)
+    weight_N = tl.exp(lse_N - highest)
+    total = tl.sum(weight_N, 0)
+    partial_NV = tl.load(partial + at[:, None] * VALUE_DIM + value_dim[None, :],
+                         mask=(split[:, None] < splits) & (value_dim[None, :] < VALUE_DIM),
+                         other=0.0)
+    output_V = tl.sum(partial_NV * weight_N[:, None], 0) / tl.where(total > 0, total, 1.0)
+    tl.store(output + program * VALUE_DIM + value_dim, output_V.to(output.dtype.element_ty),
+             mask=value_dim < VALUE_DIM)
+
+
+def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, sizes):
+    B, S, H, K, D, Dv = (sizes[letter] for letter in ("B", "S", "H", "K", "D", "Dv"))
+    blocks = _blocks(S, H // K, D, Dv, query_BTHD.dtype)
+    if splits is None:
+        splits = default_splits(B, S, K, blocks["BLOCK_S"], query_BTHD.device)
+    options = dict(KV_HEADS=K, GROUP=H // K, DIM=D, VALUE_DIM=Dv, **blocks)
+    partial = query_BTHD.new_empty(B * K * splits, H // K, Dv, dtype=torch.float32)
+    partial_lse = query_BTHD.new_empty(B * K * splits, H // K, dtype=torch.float32)
+    output = query_BTHD.new_empty(B, 1, H, Dv)
+    query_strides = [query_BTHD.stride(axis) for axis in (0, 2, 3)]
+    _attend_split[(B * K * splits,)](
+        query_BTHD, key_BSKD, value_BSKD, lengths_B, partial, partial_lse,
+        scale, S, splits, S if window is None else min(window, S),
+        *query_strides, *key_BSKD.stride(), *value_BSKD.stride(), **options)
+    _merge_splits[(B * H,)](partial, partial_lse, output, splits, GROUP=H // K, VALUE_DIM=Dv,
+                            BLOCK_N=arguments.power_of_two(splits), BLOCK_V=blocks["BLOCK_V"])
+    return output
+
+
+def _blocks(entries, group, dim, value_dim, dtype):
+    """Block sizes: few large ones in the interpreter, where each operation costs alike."""
+    block_d, block_v = arguments.power_of_two(dim, 16), arguments.power_of_two(value_dim, 16)
+    widest = max(block_d, block_v)
+    if backend.current().name == "interpret":
+        block_s = min(arguments.power_of_two(entries, 16), 65536 // widest)
+        return dict(BLOCK_G=arguments.power_of_two(group), BLOCK_S=block_s,
+                    BLOCK_D=block_d, BLOCK_V=block_v)
+    block_s = 64 if widest * dtype.itemsize <= 256 else 32
+    return dict(BLOCK_G=arguments.power_of_two(group, 16), BLOCK_S=block_s, BLOCK_D=block_d,
+                BLOCK_V=block_v, num_warps=4, num_stages=3)
+
+
+def default_splits(batch, entries, kv_heads, block_s, device) -> int:
+    """Enough splits that every processor of the GPU has two programs, at most one a block."""
+    wanted = -(-2 * backend.processors(device) // (batch * kv_heads))
+    return max(1, min(wanted, -(-entries // block_s), LARGEST_SPLITS))
+
+
+def traffic(*, batch=1, entries, heads, kv_heads, head_dim, value_dim=None, window=None,
+            lengths=None, splits=1, itemsize=2) -> dict[str, int]:
+    """Bytes that the two kernels load and store, and the FLOPs of the two products.
+
+    Each visible key and value is read once. `lengths` is a list of ints or None;
+    `itemsize` is bytes per number of query, key and value. The partial outputs between
+    the kernels are fp32 and counted both ways.
+    """
+    value_dim = head_dim if value_dim is None else value_dim
+    visible = 0
+    for length in [entries] * batch if lengths is None else lengths:
+        visible += min(length, window or entries)
+    programs = batch * kv_heads * splits
+    partial = 4 * batch * heads * splits * (value_dim + 1)
+    read_once = visible * kv_heads * (head_dim + value_dim) * itemsize
+    queries = batch * heads * splits * head_dim * itemsize
+    return {
+        "bytes_read": read_once + queries + partial + (0 if lengths is None else 4 * programs),
+        "bytes_written": partial + batch * heads * value_dim * itemsize,
+        "flops": 2 * visible * heads * (head_dim + value_dim),
+    }
+
+
+decode_attention.traffic = traffic
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One call: its sizes, to be made into tensors or into traffic."""
+
+    label: str
+    batch: int
+    entries: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int | None = None
+    window: int | None = None
+    lengths: tuple[int, ...] | None = None
+    dtype: torch.dtype = torch.float32
+
+    def arguments(self, device="cpu", seed=0) -> dict:
+        """Keyword arguments of the public function."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(*shape):
+            if self.dtype != torch.float32 and backend.current().name == "offline":
+                return torch.empty(shape, dtype=self.dtype)
+            return torch.randn(shape, generator=generator).to(device, self.dtype)
+
+        B, S, K = self.batch, self.entries, self.kv_heads
+        lengths = self.lengths and torch.tensor(self.lengths, dtype=torch.int32, device=device)
+        return dict(query_BTHD=draw(B, 1, self.heads, self.head_dim),
+                    key_BSKD=draw(B, S, K, self.head_dim),
+                    value_BSKD=draw(B, S, K, self.value_dim or self.head_dim),
+                    window=self.window, lengths=lengths)
