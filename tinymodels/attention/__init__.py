@@ -1,0 +1,1 @@
+"""How a token looks back: one file a mechanism, each `project` then `attend`."""

@@ -1,0 +1,186 @@
+"""The memory of a whole model: one `LayerCache` a layer, allocated from the plan.
+
+It answers for its bytes, measured from the storage it really holds: by kind, by layer, per
+token. `ledger.exact` predicts the same numbers from the config alone; the tests compare them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..config import ModelConfig, RowFormat
+from ..plan import LayerPlan, plan
+from .ring import Ring
+from .rows import FLOATS, Rows, Storage
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """What one layer holds. A layer that borrows has no `main` of its own."""
+
+    plan: LayerPlan
+    main: Rows | None
+    index: Rows | None
+    window: Ring | None
+    open: Tensor | None  # half-built groups, fp32: [batch, values]
+    constant: Tensor | None  # recurrent state, in 2-byte numbers
+
+    def stores(self) -> tuple[Rows, ...]:
+        return tuple(s for s in (self.main, self.index, self.window) if s is not None)
+
+
+class ModelCache:
+    """Memory of `batch` sequences of equal length, for up to `capacity` tokens each.
+
+    row: the rows' format, the deployed one by default. Errors: ValueError for sizes below zero.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch: int,
+        capacity: int,
+        storage: Storage = "packed",
+        row: RowFormat | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ):
+        for name, value, least in (("batch", batch, 1), ("capacity", capacity, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is {value!r}; it must be an integer >= {least}")
+        self.config, self.batch, self.capacity, self.storage = config, batch, capacity, storage
+        self.length = 0
+        self.interrupted = False
+        self.layers = tuple(
+            _allocate_layer(p, batch, capacity, storage, dtype, device) for p in plan(config, row)
+        )
+
+    # ------------------------------------------------------------ what it holds
+
+    def bytes(self) -> dict[str, int]:
+        """Bytes in use: {global, window, open_state, total}, all sequences together.
+
+        `total` includes recurrent state where a model has any.
+        """
+        per_layer = self.per_layer()
+        held = {
+            "global": sum(p["main"] + p["index"] for p in per_layer),
+            "window": sum(p["window"] for p in per_layer),
+            "open_state": sum(c.open.nbytes for c in self.layers if c.open is not None),
+        }
+        constant = sum(c.constant.nbytes for c in self.layers if c.constant is not None)
+        return held | {"total": sum(held.values()) + constant}
+
+    def rate(self) -> float:
+        """Bytes per token and sequence of what grows, from the rows as stored."""
+        grow = (
+            (store.row_bytes, planned.ratio)
+            for c in self.layers
+            for store, planned in ((c.main, c.plan.main), (c.index, c.plan.index))
+            if store is not None
+        )
+        return sum(row_bytes / ratio for row_bytes, ratio in grow)
+
+    def per_layer(self) -> list[dict]:
+        """Bytes in use by layer and kind, and who owns the far rows each layer reads."""
+        return [
+            {
+                "layer": c.plan.layer,
+                "attention": c.plan.attention,
+                "owner": c.plan.owner,
+                "main": c.main.nbytes if c.main else 0,
+                "index": c.index.nbytes if c.index else 0,
+                "window": c.window.nbytes if c.window else 0,
+            }
+            for c in self.layers
+        ]
+
+    def __repr__(self) -> str:
+        held = self.bytes()
+        return (
+            f"ModelCache({self.config.name}, {self.batch} x {self.length} tokens, "
+            f"{self.storage}: {held['total']:,} bytes)"
+        )
+
+    # ------------------------------------------------------------ what a forward pass does
+
+    def check_room(self, batch: int, tokens: int) -> None:
+        """Refuse a chunk that cannot be stored, before any layer has stored a part of it."""
+        if self.interrupted:
+            raise ValueError(
+                "a forward pass over this cache was interrupted, so its layers differ in length; "
+                "call reset() or make a new cache"
+            )
+        if batch != self.batch:
+            raise ValueError(f"tokens have a batch of {batch}; the cache was made for {self.batch}")
+        if self.length + tokens > self.capacity:
+            raise ValueError(
+                f"{self.length} tokens are cached and {tokens} more do not fit in the capacity of "
+                f"{self.capacity}; make the cache with a larger capacity"
+            )
+
+    def advance(self, tokens: int) -> None:
+        """Count `tokens` tokens as cached, without content: their rows hold zeros."""
+        self.check_room(self.batch, tokens)
+        before, self.length = self.length, self.length + tokens
+        for c in self.layers:
+            for store, planned in ((c.main, c.plan.main), (c.index, c.plan.index)):
+                if store is not None:
+                    store.advance(planned.rows(self.length) - planned.rows(before))
+            if c.window is not None:
+                c.window.advance(tokens)
+
+    def reset(self) -> None:
+        """Forget everything, ready for another text."""
+        self.length, self.interrupted = 0, False
+        for c in self.layers:
+            for store in c.stores():
+                store.reset()
+            for state in (c.open, c.constant):
+                if state is not None:
+                    state.zero_()
+
+
+def _allocate_layer(p: LayerPlan, batch, capacity, storage, dtype, device) -> LayerCache:
+    def rows(store):
+        if store is None:
+            return None
+        return Rows(store.layout, batch, store.rows(capacity), storage, dtype, device)
+
+    def state(values, kept):
+        return torch.zeros(batch, values, dtype=kept, device=device) if values else None
+
+    ring = None
+    if p.window is not None:
+        ring = Ring(p.window.layout, batch, p.window.window, storage, dtype, device)
+    return LayerCache(
+        plan=p,
+        main=rows(p.main),
+        index=rows(p.index),
+        window=ring,
+        open=state(p.open_values, FLOATS.get(storage, torch.float32)),
+        constant=state(p.constant_values, torch.bfloat16),
+    )
+
+
+def allocate(
+    name_or_config: str | ModelConfig,
+    tokens: int,
+    batch: int = 1,
+    storage: Storage = "packed",
+    row: RowFormat | None = None,
+) -> ModelCache:
+    """The memory a model holds after `tokens` tokens, at real size and without its weights.
+
+    `allocate("deepseek-67b", 1000).bytes()["global"]` is measured from the storage made here.
+    Errors: ValueError for an unknown name or sizes below zero.
+    """
+    config = name_or_config
+    if isinstance(config, str):
+        from ..published import get
+
+        config = get(config).config
+    cache = ModelCache(config, batch, tokens, storage, row)
+    cache.advance(tokens)
+    return cache

@@ -1,0 +1,33 @@
+"""The replaceable pieces of a model: where a learner's own function goes.
+
+A part is an ordinary function with the signature of the reference it replaces. It is passed in,
+`Transformer(config, Parts(attention=mine))`, and never looked up by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+
+def reference_attention(query_BTHD, key_BSKD, value_BSKD, *, window=None, impl="torch"):
+    """Causal attention of the T newest positions over S kept ones; the course's own kernel."""
+    from kernels import flash_attention
+
+    return flash_attention(query_BTHD, key_BSKD, value_BSKD, window=window, impl=impl)
+
+
+def reference_swiglu(gate, up, limit=None):
+    from .ffn import swiglu
+
+    return swiglu(gate, up, limit)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One field a piece; the default is the reference."""
+
+    attention: Callable = reference_attention
+    swiglu: Callable = reference_swiglu
+
+    def own(self) -> tuple[str, ...]:
+        """The names of the pieces that are not the reference."""
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) is not f.default)
