@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tools.percent import Cell, Source
@@ -45,11 +44,9 @@ def solved(cell: Cell) -> Cell:
     return replace(cell, text=_REGION.sub(lambda match: match["body"], cell.text).rstrip("\n"))
 
 
-def solution_lines(source: Source) -> Iterator[str]:
-    """The lines of all solution regions of a source, stripped."""
-    for cell in source.cells:
-        for match in _REGION.finditer(cell.text):
-            yield from (line.strip() for line in match["body"].splitlines() if line.strip())
+def regions(cell: Cell) -> list[str]:
+    """The bodies of the solution regions of a cell, without the marker lines."""
+    return [match["body"] for match in _REGION.finditer(cell.text)]
 
 
 def restore(cell: Cell, edited: str) -> str | None:
