@@ -1,0 +1,171 @@
+"""Promises 1, 2 and 3, for every preset: bytes, one path, causality.
+
+A preset joins by standing in PRESETS; nothing here knows how it works inside.
+"""
+
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinymodels import ledger
+from tinymodels.cache import ModelCache
+from tinymodels.presets import tiny_v1
+from tinymodels.transformer import Transformer
+
+PRESETS = {"tiny_v1": tiny_v1}
+LONGEST = 45
+by_preset = pytest.mark.parametrize("name", PRESETS)
+
+
+@cache
+def model_of(name: str, seed: int, dtype=torch.float64) -> Transformer:
+    """A model with weights large enough that attention is far from uniform."""
+    model = Transformer(PRESETS[name](), seed=seed).to(dtype)
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() > 1:
+                p.mul_(6)
+    return model.requires_grad_(False)
+
+
+def tokens_of(model: Transformer, batch: int, length: int, seed: int) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randint(model.config.vocab, (batch, length), generator=draw)
+
+
+def in_chunks(model, tokens, sizes, storage) -> tuple[torch.Tensor, ModelCache]:
+    memory = model.new_cache(tokens.shape[0], tokens.shape[1], storage)
+    logits = [model.prefill(part, memory, exact=True) for part in tokens.split(sizes, dim=1)]
+    return torch.cat(logits, dim=1), memory
+
+
+def cut(length: int, cuts: list[int]) -> list[int]:
+    """Chunk sizes that add up to `length`, cut at the given places."""
+    places = sorted({0, length, *(c % (length + 1) for c in cuts)})
+    return [b - a for a, b in zip(places, places[1:], strict=False)]
+
+
+chunkings = st.lists(st.integers(0, LONGEST), max_size=5)
+lengths, seeds = st.integers(1, LONGEST), st.integers(0, 2)
+
+
+# ------------------------------------------------------------------ promise 1: bytes
+
+
+@by_preset
+@pytest.mark.parametrize("batch", [1, 3])
+def test_formula_is_measured_at_every_length(name, batch):
+    model = model_of(name, 0, torch.float32)
+    memory = model.new_cache(batch, LONGEST)
+    tokens = tokens_of(model, batch, LONGEST, 0)
+    assert memory.bytes()["global"] == 0
+    for n in range(LONGEST):
+        model(tokens[:, n : n + 1], memory)
+        want = ledger.exact(model.config, n + 1, batch=batch)
+        assert {k: memory.bytes()[k] for k in want} == want, n
+    assert memory.rate() == ledger.rate(model.config)
+
+
+def test_tiny_v1_rate_by_hand():
+    # 4 layers, keys and values, 2 kv heads of 16, 2 bytes each
+    assert ledger.rate(tiny_v1()) == 4 * 2 * 2 * 16 * 2 == 512
+
+
+# ------------------------------------------------------------------ promise 2: one path
+
+
+@by_preset
+@settings(max_examples=25, deadline=None)
+@given(length=lengths, cuts=chunkings, seed=seeds)
+def test_one_pass_is_any_chunking_in_fp64(name, length, cuts, seed):
+    model = model_of(name, seed)
+    tokens = tokens_of(model, 2, length, seed + 100)
+    whole = model(tokens)
+    chunked, _ = in_chunks(model, tokens, cut(length, cuts), "float64")
+    torch.testing.assert_close(chunked, whole, rtol=0, atol=1e-10)
+
+
+@by_preset
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("dtype", "storage", "atol"), [
+    (torch.float64, "float64", 1e-10),
+    (torch.float32, "float32", 1e-5),
+])  # fmt: skip
+def test_one_pass_is_token_by_token(name, seed, dtype, storage, atol):
+    model = model_of(name, seed, dtype)
+    tokens = tokens_of(model, 3, LONGEST, seed)
+    whole = model(tokens)
+    single, _ = in_chunks(model, tokens, [1] * LONGEST, storage)
+    scale = whole.abs().max().clamp(min=1)  # 1e-5 of the largest logit
+    torch.testing.assert_close(single / scale, whole / scale, rtol=0, atol=atol)
+
+
+def stored_rows(memory: ModelCache) -> list[torch.Tensor]:
+    return [store.packed() for layer in memory.layers for store in layer.stores()]
+
+
+@by_preset
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [[1] * LONGEST, [7, 1, 22, 15], [44, 1], [2] * 22 + [1]])
+def test_packed_rows_do_not_depend_on_the_chunking(name, seed, sizes):
+    """fp64 compute, packed storage: the same bytes, however the text is cut."""
+    model = model_of(name, seed)
+    tokens = tokens_of(model, 2, LONGEST, seed)
+    whole, one_pass = in_chunks(model, tokens, [LONGEST], "packed")
+    chunked, cut_up = in_chunks(model, tokens, sizes, "packed")
+    differing = sum(
+        (a != b).sum().item()
+        for a, b in zip(stored_rows(one_pass), stored_rows(cut_up), strict=True)
+    )
+    assert differing == 0
+    torch.testing.assert_close(chunked, whole, rtol=0, atol=1e-10)
+
+
+@by_preset
+def test_packed_storage_really_rounds(name):
+    """If packed rows kept every bit, the test above would prove nothing about packing."""
+    model = model_of(name, 0)
+    tokens = tokens_of(model, 2, LONGEST, 0)
+    packed, _ = in_chunks(model, tokens, [LONGEST], "packed")
+    error = (packed - model(tokens)).abs().max().item()
+    assert 1e-4 < error < 10
+
+
+@by_preset
+def test_a_cache_continues_and_a_reset_one_is_new(name):
+    model = model_of(name, 1)
+    first, second = tokens_of(model, 2, 20, 1), tokens_of(model, 2, 17, 2)
+    memory = model.new_cache(2, 20, "float64")
+    model(first, memory)
+    memory.reset()
+    again = model(second, memory)
+    torch.testing.assert_close(again, model(second), rtol=0, atol=1e-10)
+
+
+@by_preset
+def test_sequences_of_a_batch_do_not_meet(name):
+    model = model_of(name, 2)
+    tokens = tokens_of(model, 3, 24, 5)
+    together, _ = in_chunks(model, tokens, [9, 1, 14], "float64")
+    for row in range(3):
+        alone, _ = in_chunks(model, tokens[row : row + 1], [9, 1, 14], "float64")
+        torch.testing.assert_close(together[row : row + 1], alone, rtol=0, atol=1e-10)
+
+
+# ------------------------------------------------------------------ promise 3: causality
+
+
+@by_preset
+@pytest.mark.parametrize("changed", [1, 2, 13, 31, LONGEST - 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_later_token_changes_nothing_before_it(name, changed, dtype):
+    model = model_of(name, 0, dtype)
+    tokens = tokens_of(model, 2, LONGEST, 3)
+    other = tokens.clone()
+    other[:, changed] = (other[:, changed] + 1) % model.config.vocab
+    before, after = model(tokens), model(other)
+    assert torch.equal(before[:, :changed], after[:, :changed])
+    assert not torch.equal(before[:, changed], after[:, changed])
