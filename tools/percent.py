@@ -55,7 +55,11 @@ class Source:
 
 def read(path: Path) -> Source:
     """Read a percent source. Raises ValueError, with file and line, where it is not one."""
-    text = path.read_text(encoding="utf-8")
+    return parse(path.read_text(encoding="utf-8"), path)
+
+
+def parse(text: str, path: Path) -> Source:
+    """The cells of a percent text; `path` is what errors name."""
     front = _FRONT_MATTER.match(text)
     head = front.group(0) if front else ""
     starts = [match.start() for match in _HEADER.finditer(text)]
