@@ -1,0 +1,168 @@
+"""How every figure of the course looks, and how numbers of bytes are written.
+
+Figures are opaque white, in the Okabe-Ito palette (distinguishable with every common form of
+colour blindness), with a font that travels with matplotlib. The same figure gives the same
+file, byte for byte, on one installation: no date and no version are written into it.
+"""
+
+import base64
+import io
+from fractions import Fraction
+
+from cycler import cycler
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+PALETTE = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, YELLOW)
+
+# ground: behind everything. ink, quiet, accent: text. soft, bar: areas that carry a meaning, track:
+# areas and lines that only guide the eye; no text is ever set in these two.
+LIGHT = {
+    "ground": "#ffffff",
+    "ink": "#1f1f1f",
+    "quiet": "#5a5a5a",
+    "accent": BLUE,
+    "soft": "#9cc3dd",
+    "bar": "#8a9299",
+    "track": "#e3e6e8",
+}
+DARK = {
+    "ground": "#111111",
+    "ink": "#ececec",
+    "quiet": "#adadad",
+    "accent": SKY,
+    "soft": "#2f617f",
+    "bar": "#7d868c",
+    "track": "#34383b",
+}
+
+DOTS_PER_INCH = 160
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": LIGHT["quiet"],
+    "axes.labelcolor": LIGHT["ink"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LIGHT["track"],
+    "grid.linewidth": 0.8,
+    "text.color": LIGHT["ink"],
+    "xtick.color": LIGHT["quiet"],
+    "ytick.color": LIGHT["quiet"],
+    "xtick.labelcolor": LIGHT["ink"],
+    "ytick.labelcolor": LIGHT["ink"],
+    "lines.linewidth": 2.0,
+    "lines.markersize": 5.0,
+    "legend.frameon": False,
+    "figure.facecolor": LIGHT["ground"],
+    "savefig.facecolor": LIGHT["ground"],
+    "figure.dpi": DOTS_PER_INCH,
+    "savefig.dpi": DOTS_PER_INCH,
+    "axes.prop_cycle": cycler(color=PALETTE),
+}
+
+
+def figure(width: float = 6.4, height: float = 3.2, rows: int = 1, columns: int = 1):
+    """A figure of the course and its axes: one axis, or an array of them.
+
+    width, height: in inches; 6.4 is as wide as a line of text. What is drawn later follows the
+    same style, because matplotlib's settings are changed for the whole process. Raises
+    ValueError for a size that is not positive.
+    """
+    if not (width > 0 and height > 0):
+        raise ValueError(f"figure is {width} x {height} inches; both must be above 0")
+    rcParams.update(_STYLE)
+    fig = Figure(figsize=(width, height), layout="constrained")
+    return fig, fig.subplots(rows, columns)
+
+
+def png(fig: Figure) -> bytes:
+    """The figure as a PNG file, the same bytes each time."""
+    out = io.BytesIO()
+    fig.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+def bundle(fig: Figure, alt: str) -> tuple[dict, dict]:
+    """The figure as a notebook stores it: (data, metadata), with its alternative text.
+
+    The text stands twice: as `text/plain`, which is compared when notebooks are tested, and
+    as `alt` in the picture's metadata, where screen readers get it from.
+    """
+    if not alt.strip():
+        raise ValueError("alt is empty; say in a sentence what the picture shows")
+    width = round(fig.get_figwidth() * 100)
+    data = {"text/plain": alt, "image/png": base64.b64encode(png(fig)).decode("ascii")}
+    return data, {"image/png": {"alt": alt, "width": width}}
+
+
+def headed(fig: Figure, head: str, line: str = "") -> None:
+    """A bold headline over the whole figure, and a line under it."""
+    fig.suptitle(head, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    if line:
+        fig.axes[0].set_title(line, fontsize=9)
+
+
+def show(fig: Figure, alt: str) -> None:
+    """Display a figure in a notebook, with what it shows in words for those who cannot see it."""
+    from IPython.display import display
+
+    data, metadata = bundle(fig, alt)
+    display(data, raw=True, metadata=metadata)
+
+
+# ---------------------------------------------------------------- numbers of bytes
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def exact(n: int | float) -> str:
+    """All the digits, in groups: 389120 -> "389,120", 3514.25 -> "3,514.25"."""
+    if n == int(n):
+        return f"{int(n):,}"
+    return f"{float(n):,.4f}".rstrip("0").rstrip(".")
+
+
+def bytes_short(n: int | float) -> str:
+    """Bytes in decimal units, about three digits: 51_002_736_640 -> "51.0 GB"."""
+    if n < 0:
+        raise ValueError(f"{n} bytes: a number of bytes is not negative")
+    if n < 1000:
+        return "1 byte" if n == 1 else f"{exact(n)} bytes"
+    unit, value = 0, Fraction(n)
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    if round(value, digits) >= 1000 and unit < len(_UNITS) - 1:  # 999,999 is 1.00 MB
+        value, unit, digits = value / 1000, unit + 1, 2
+    return f"{float(value):,.{digits}f} {_UNITS[unit]}"
+
+
+def bytes_text(n: int | float) -> str:
+    """Bytes in decimal units with the exact number beside: "389 kB (389,120 bytes)"."""
+    if n < 1000:
+        return bytes_short(n)
+    return f"{bytes_short(n)} ({exact(n)} bytes)"
+
+
+# ---------------------------------------------------------------- legibility
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours, 1 to 21 (WCAG 2.2); small text needs 4.5."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    def linear(i: int) -> float:
+        c = int(colour[i : i + 2], 16) / 255
+        return c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+
+    return 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
