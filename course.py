@@ -47,7 +47,7 @@ STAMP = VENV / "course-stamp.json"  # written last: its presence means a whole e
 UNFINISHED = VENV / "course-unfinished.json"  # written first, removed last
 LOG = VENV / "course-install.log"
 TORCH = "torch==2.13.0"
-ROOM = 2_500_000_000  # bytes a first build needs: 1.3 GB installed, the rest while unpacking
+ROOM = 2_500_000_000  # bytes a first build needs at least: 1.3 GB stay, the rest is unpacking
 PACKAGES = "torch numpy jupyterlab ipykernel ipywidgets nbclient pytest xdist nbval rich"
 PROBE = (
     "import sys, importlib.util as u; "
@@ -113,6 +113,11 @@ def starts(*arguments):
         return False
 
 
+def is_whole(wanted):
+    """Tell whether .venv/ was built from what is wanted, to the end, and still stands."""
+    return read_json(STAMP) == wanted and not UNFINISHED.exists() and starts("-c", PROBE)
+
+
 def ensure_environment():
     """Build .venv/, repair it or leave it alone; raise Trouble where that cannot be done.
 
@@ -122,12 +127,11 @@ def ensure_environment():
     """
     try:
         wanted = wanted_stamp()
-        if read_json(STAMP) == wanted and not UNFINISHED.exists() and starts("-c", PROBE):
+        if is_whole(wanted):
             return
         with one_at_a_time():
-            if read_json(STAMP) == wanted and starts("-c", PROBE):
-                return  # another run built it while this one waited
-            build(wanted)
+            if not is_whole(wanted):  # else another run built it while this one waited
+                build(wanted)
     except OSError as error:
         raise Trouble(sentence_for(error)) from error
 
@@ -189,7 +193,7 @@ def create_environment(wanted):
     free = shutil.disk_usage(ROOT).free
     if free < ROOM:
         raise OSError(errno.ENOSPC, "")
-    note("Making the environment in .venv/ (the first time only: a few minutes, about 1.3 GB).")
+    note("Making the environment in .venv/ (the first time only: a few minutes, 1.3 to 6 GB).")
     VENV.mkdir()
     UNFINISHED.write_text(json.dumps(wanted), encoding="utf-8")
     python = getattr(sys, "_base_executable", None) or sys.executable
@@ -241,8 +245,9 @@ def sentence_for(error):
     """Return a sentence on what an OSError means for the reader."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(ROOT).free / 1e9
-        return (f"There is too little room on the disk of {ROOT}: the environment needs about "
-                f"{ROOM / 1e9:.1f} GB and {free:.1f} GB is free.")
+        return (f"There is too little room on the disk of {ROOT}: {free:.1f} GB is free, and the "
+                f"environment needs {ROOM / 1e9:.1f} GB, or 7 GB where torch comes with CUDA "
+                "(COURSE_TORCH_INDEX can name an index without it).")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return (f"{error.filename or ROOT} cannot be written: the course keeps its environment "
                 f"in {VENV}, so copy it to a folder that is yours.")

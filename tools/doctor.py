@@ -51,12 +51,20 @@ def torch() -> Iterator[Finding]:
         yield Finding("FAULT", "torch", f"cannot be imported: {error}; remove .venv/, try again")
         return
     yield Finding("ok", "torch", f"{torch.__version__}{asked_for()}")
+    yield from gpu(torch)
+
+
+def gpu(torch) -> Iterator[Finding]:
+    """Report the card that torch computes on, or that there is none."""
     if torch.cuda.is_available():
         name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0)
         words = f"{name}, {memory.total_memory / 1e9:.0f} GB; kernels are compiled for it"
         yield Finding("ok", "GPU", words)
-    else:
-        yield Finding("note", "GPU", "none that torch can use: all runs on the CPU, and can")
+        return
+    words = "none that torch can use: the whole course runs on the CPU"
+    if torch.version.cuda:
+        words += f" (this torch carries CUDA {torch.version.cuda} for nothing: see below)"
+    yield Finding("note", "GPU", words)
 
 
 def asked_for() -> str:
