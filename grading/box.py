@@ -1,0 +1,205 @@
+"""A fresh, bounded kernel process, and code run in it with a hard deadline.
+
+Survives endless loops (interrupt, then kill), sys.exit, os._exit, segfaults, children left
+behind (the whole process group is ended) and floods of output. The process gets a
+temporary home and working folder and none of the grader's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_client import BlockingKernelClient
+
+GRACE = 2.0  # seconds between the interrupt and the kill
+START = 120.0  # seconds a kernel may take to start on a busy machine
+KEPT = 20_000  # characters of output that are kept
+_PASSED_ON = (
+    "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "WINDIR", "COMSPEC", "PATHEXT",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "KVC_BACKEND", "COURSE_BOX_MEMORY",
+)  # fmt: skip
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class BoxFailed(RuntimeError):
+    """The kernel could not be started: a fault of the machine, not of the learner."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """`status`: ok, error, timeout or died. `answer` is the value of the expression."""
+
+    status: str
+    detail: str = ""
+    output: str = ""
+    answer: str | None = None
+
+
+class Box:
+    """One kernel process; `run` code in it, `restart` it, leave it clean (a `with` block)."""
+
+    def __init__(self, python_path: Sequence[Path] = ()) -> None:
+        self.python_path = python_path
+        self.process: subprocess.Popen | None = None
+        self.client: BlockingKernelClient | None = None
+        self.folder: Path | None = None
+
+    def __enter__(self) -> Box:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="course-box-"))
+        for name in ("home", "work", "tmp"):
+            (self.folder / name).mkdir()
+        connection = self.folder / "connection.json"
+        command = [sys.executable, "-m", "grading.boxed_kernel", "-f", str(connection)]
+        command.append("--HistoryManager.enabled=False")
+        with open(self.folder / "stderr.txt", "wb") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder / "work", env=self._environment(),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                start_new_session=os.name == "posix",
+            )  # fmt: skip
+        try:
+            self._connect(connection)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _connect(self, connection: Path) -> None:
+        """The kernel picks its own free ports and writes them down; no two boxes collide."""
+        end = time.monotonic() + START
+        while True:
+            try:
+                facts = json.loads(connection.read_text())
+                break
+            except (OSError, json.JSONDecodeError):
+                self._or_fail(end)
+                time.sleep(0.02)
+        self.client = BlockingKernelClient()
+        self.client.load_connection_info(facts)
+        self.client.start_channels()
+        try:
+            self.client.wait_for_ready(timeout=max(end - time.monotonic(), 1))
+        except RuntimeError as error:
+            raise BoxFailed(f"the kernel did not answer: {error}") from error
+
+    def _or_fail(self, end: float) -> None:
+        if self.process.poll() is not None:
+            text = (self.folder / "stderr.txt").read_text(errors="replace").strip()
+            last = text.splitlines()[-1] if text else f"exit code {self.process.returncode}"
+            raise BoxFailed(f"the kernel did not start: {last}")
+        if time.monotonic() > end:
+            raise BoxFailed(f"the kernel did not start within {START:g} seconds")
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        home, temporary = str(self.folder / "home"), str(self.folder / "tmp")
+        return kept | {
+            "HOME": home, "USERPROFILE": home, "IPYTHONDIR": home + "/ipython",
+            "TMPDIR": temporary, "TEMP": temporary, "TMP": temporary,
+            "COURSE_PROGRESS": home + "/progress", "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONPATH": os.pathsep.join(str(path) for path in self.python_path),
+            "JPY_PARENT_PID": str(os.getpid()),  # the kernel ends when the grader does
+        }  # fmt: skip
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """End the process and its children; leave nothing behind."""
+        if self.client is not None:
+            self.client.stop_channels()
+            self.client = None
+        if self.process is not None:
+            self._end_process()
+            self.process = None
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+    def _end_process(self) -> None:
+        try:
+            if os.name == "posix":
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+        except (ProcessLookupError, PermissionError):
+            pass
+        self.process.wait()
+
+    def run(self, code: str, seconds: float, expression: str | None = None) -> Ran:
+        """Run `code`, then evaluate `expression` (its text comes back as `answer`)."""
+        asked = {"answer": expression} if expression else {}
+        id = self.client.execute(
+            code, store_history=False, allow_stdin=False, stop_on_error=False,
+            user_expressions=asked,
+        )  # fmt: skip
+        end, interrupted = time.monotonic() + seconds, False
+        output, error, reply, idle = [], "", None, False
+        while not (idle and reply):
+            if time.monotonic() > end:
+                if interrupted or os.name != "posix":
+                    return Ran("timeout", f"no answer after {seconds:g} seconds", "".join(output))
+                os.kill(self.process.pid, signal.SIGINT)
+                interrupted, end = True, time.monotonic() + GRACE
+            message = self._next_message(idle)
+            if message is None:
+                if self.process.poll() is not None:
+                    return Ran("died", self._how_it_died(), "".join(output))
+                continue
+            if message["parent_header"].get("msg_id") != id:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream" and sum(map(len, output)) < KEPT:
+                output.append(content["text"][:KEPT])
+            elif kind == "error":
+                error = _ANSI.sub("", f"{content['ename']}: {content['evalue']}")
+            elif kind == "status":
+                idle = idle or content["execution_state"] == "idle"
+            elif kind == "execute_reply":
+                reply = content
+        if interrupted:
+            return Ran("timeout", f"stopped after {seconds:g} seconds", "".join(output))
+        if error or reply.get("status") != "ok":
+            return Ran("error", error or "the cell did not run", "".join(output))
+        return Ran("ok", "", "".join(output), _text(reply, "answer"))
+
+    def _next_message(self, idle: bool) -> dict[str, Any] | None:
+        """Output comes on one channel, the reply on the other; read what there is."""
+        channel = self.client.get_shell_msg if idle else self.client.get_iopub_msg
+        try:
+            return channel(timeout=0.1)
+        except queue.Empty:
+            return None
+
+    def _how_it_died(self) -> str:
+        code = self.process.returncode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            return f"the process was ended by {name} (a crash, or out of memory)"
+        return f"the process ended itself (exit code {code})"
+
+
+def _text(reply: dict[str, Any], name: str) -> str | None:
+    value = reply.get("user_expressions", {}).get(name, {})
+    return value.get("data", {}).get("text/plain") if value.get("status") == "ok" else None

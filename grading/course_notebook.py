@@ -1,0 +1,59 @@
+"""The course's own side of a notebook: its cells from sources/, its exercises from checks/."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from grading.exercise import Exercise
+from tools.percent import Source, cell_ids, read
+from tools.solutions import cut, solved
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class CourseCell:
+    """A code cell of the course. `role`: given (no exercise), exercise or check."""
+
+    role: str
+    cell_id: str
+    text: str  # as the learner gets it
+    solution: str  # as it is solved
+    exercise_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where the sources lie, and the importable module that holds EXERCISES."""
+
+    sources: Path = ROOT / "sources" / "exercises"
+    checks: str = "grading.checks"
+    python_path: tuple[Path, ...] = (ROOT,)
+
+    def exercises(self, notebook: str | None = None) -> tuple[Exercise, ...]:
+        every = importlib.import_module(self.checks).EXERCISES
+        return tuple(e for e in every if notebook in (None, e.notebook))
+
+    def notebooks(self) -> tuple[str, ...]:
+        """Stems of the notebooks that have exercises, in the course's order."""
+        return tuple(dict.fromkeys(e.notebook for e in self.exercises()))
+
+    def cells(self, notebook: str) -> tuple[CourseCell, ...]:
+        """The code cells of one exercise notebook. FileNotFoundError if it has no source."""
+        source: Source = read(self.sources / f"{notebook}.py")
+        learner_cells = tuple(cut(cell) for cell in source.cells)
+        ids = cell_ids(learner_cells)
+        return tuple(
+            CourseCell(
+                _role(cell.tags), id, shown.text, solved(cell).text,
+                cell.metadata.get("exercise_id"),
+            )
+            for cell, shown, id in zip(source.cells, learner_cells, ids, strict=True)
+            if cell.kind == "code"
+        )  # fmt: skip
+
+
+def _role(tags: tuple[str, ...]) -> str:
+    return next((role for role in ("exercise", "check") if role in tags), "given")

@@ -1,0 +1,49 @@
+"""Which known mistake gives exactly this answer? Found by computing them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from grading.exercise import Case, Exercise, Misconception
+from grading.observe import Observation, observe
+
+
+def named_mistake(
+    exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation]
+) -> Misconception | None:
+    """The first misconception that gives what was seen, in every case; None if none does.
+
+    Every case must agree: to name a mistake that the learner did not make is worse than
+    to name none.
+    """
+    for mistake in exercise.misconceptions:
+        pairs = zip(cases, seen, strict=True)
+        if all(same(observe(exercise, mistake.answer, case.inputs), was) for case, was in pairs):
+            return mistake
+    return None
+
+
+def same(left: Observation, right: Observation) -> bool:
+    """Equal outputs (to rounding, NaN equal to NaN), or the same exception."""
+    if left.raised or right.raised:
+        return (
+            left.raised is not None
+            and right.raised is not None
+            and (left.raised.kind, left.raised.text) == (right.raised.kind, right.raised.text)
+        )
+    if left.mutated != right.mutated or left.outputs.keys() != right.outputs.keys():
+        return False
+    return all(_same_output(left.outputs[name], right.outputs[name]) for name in left.outputs)
+
+
+def _same_output(left, right) -> bool:
+    if left.values is None or right.values is None:
+        return left.type_name == right.type_name
+    if left.shape != right.shape:
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        close = np.abs(left.values - right.values) <= 1e-5 + 1e-4 * np.abs(right.values)
+    nan = np.isnan(left.values) & np.isnan(right.values)
+    return bool((close | nan | (left.values == right.values)).all())

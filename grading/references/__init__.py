@@ -1,0 +1,1 @@
+"""Independent references in float64 numpy, written otherwise than the solutions."""

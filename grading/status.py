@@ -1,0 +1,34 @@
+"""Where the learner stands: one line an exercise, from the journal."""
+
+from __future__ import annotations
+
+from grading import progress
+from grading.checks import EXERCISES
+
+_ORDER = ("passed", "partly")
+
+
+def status_lines() -> list[str]:
+    """The best outcome of each exercise so far, tries and hints used."""
+    lines = []
+    for exercise in EXERCISES:
+        checks = list(progress.events("check", exercise.id))
+        best = _best([event.get("status", "") for event in checks])
+        earned = max((event.get("earned", 0) for event in checks), default=0)
+        tries = sum(event.get("status") != "not_attempted" for event in checks)
+        hints = max((event.get("step", 0) for event in progress.events("hint", exercise.id)),
+                    default=0)  # fmt: skip
+        facts = [f"{earned:g}/{exercise.points:g} points"] if exercise.points else []
+        facts += [f"{tries} {'try' if tries == 1 else 'tries'}"] if tries else []
+        facts += [f"{hints} {'hint' if hints == 1 else 'hints'}"] if hints else []
+        optional = " (optional)" if exercise.optional else ""
+        name = f"{exercise.title}{optional}"
+        lines.append(f"{exercise.id}  {best:13}  {name:48}  {', '.join(facts)}".rstrip())
+    return lines
+
+
+def _best(statuses: list[str]) -> str:
+    for status in _ORDER:
+        if status in statuses:
+            return status
+    return (statuses[-1] if statuses else "not_attempted").replace("_", " ")
