@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD_DIM = 256
-LARGEST_SPLITS = 128
+LARGEST_MERGE = 16_384  # splits times value head dim: fp32 numbers of one merging program
 
 
 def decode_attention(
@@ -205,7 +205,7 @@ def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, 
     B, S, H, K, D, Dv = (sizes[letter] for letter in ("B", "S", "H", "K", "D", "Dv"))
     blocks = _blocks(S, H // K, D, Dv, query_BTHD.dtype)
     if splits is None:
-        splits = default_splits(B, S, K, blocks["BLOCK_S"], query_BTHD.device)
+        splits = default_splits(B, S, K, blocks, query_BTHD.device)
     options = dict(KV_HEADS=K, GROUP=H // K, DIM=D, VALUE_DIM=Dv, **blocks)
     partial = query_BTHD.new_empty(B * K * splits, H // K, Dv, dtype=torch.float32)
     partial_lse = query_BTHD.new_empty(B * K * splits, H // K, dtype=torch.float32)
@@ -228,15 +228,20 @@ def _blocks(entries, group, dim, value_dim, dtype):
         block_s = min(arguments.power_of_two(entries, 16), 65536 // widest)
         return dict(BLOCK_G=arguments.power_of_two(group), BLOCK_S=block_s,
                     BLOCK_D=block_d, BLOCK_V=block_v)
-    block_s = 64 if widest * dtype.itemsize <= 256 else 32
+    # Sizes that `python -m kernels compile` shows to fit all targets without a spill. fp32
+    # has no matrix instruction of full precision, so its products need many registers.
+    block_s, warps, stages = (64, 4, 3) if widest <= 128 else (32, 4, 3)
+    if dtype == torch.float32:
+        block_s, warps, stages = 16, 8, 2
     return dict(BLOCK_G=arguments.power_of_two(group, 16), BLOCK_S=block_s, BLOCK_D=block_d,
-                BLOCK_V=block_v, num_warps=4, num_stages=3)
+                BLOCK_V=block_v, num_warps=warps, num_stages=stages)
 
 
-def default_splits(batch, entries, kv_heads, block_s, device) -> int:
-    """Enough splits that every processor of the GPU has two programs, at most one a block."""
+def default_splits(batch, entries, kv_heads, blocks, device) -> int:
+    """Enough splits that every processor of the GPU has two programs, at most one a block
+    of entries, and no more than the merge can hold in registers."""
     wanted = -(-2 * backend.processors(device) // (batch * kv_heads))
-    return max(1, min(wanted, -(-entries // block_s), LARGEST_SPLITS))
+    return max(1, min(wanted, -(-entries // blocks["BLOCK_S"]), LARGEST_MERGE // blocks["BLOCK_V"]))
 
 
 def traffic(*, batch=1, entries, heads, kv_heads, head_dim, value_dim=None, window=None,
@@ -295,3 +300,38 @@ class Shape:
                     key_BSKD=draw(B, S, K, self.head_dim),
                     value_BSKD=draw(B, S, K, self.value_dim or self.head_dim),
                     window=self.window, lengths=lengths)
+
+    def traffic(self) -> dict[str, int]:
+        """What `traffic` says of this shape with the splits that would be chosen here."""
+        value_dim = self.value_dim or self.head_dim
+        blocks = _blocks(self.entries, self.heads // self.kv_heads, self.head_dim, value_dim,
+                         self.dtype)
+        splits = default_splits(self.batch, self.entries, self.kv_heads, blocks, None)
+        return traffic(batch=self.batch, entries=self.entries, heads=self.heads,
+                       kv_heads=self.kv_heads, head_dim=self.head_dim, value_dim=value_dim,
+                       window=self.window, lengths=self.lengths, splits=splits,
+                       itemsize=self.dtype.itemsize)
+
+
+SMALL = (
+    Shape("one kv head a query head", 2, 130, 3, 3, 40),
+    Shape("groups, window, a row of 0", 3, 129, 6, 2, 96, window=17, lengths=(1, 0, 129)),
+    Shape("value narrower than key", 1, 127, 6, 1, 192, value_dim=128),
+    Shape("one entry", 2, 1, 4, 2, 64, lengths=(1, 1)),
+    Shape("bf16", 1, 513, 8, 2, 64, dtype=torch.bfloat16),
+    Shape("several splits", 1, 5000, 4, 2, 128),
+)
+
+REAL = (
+    Shape("deepseek-67b 16K", 1, 16_384, 64, 8, 128, dtype=torch.bfloat16),
+    Shape("llama-3.1-8b 128K", 1, 131_072, 32, 8, 128, dtype=torch.bfloat16),
+    Shape("llama-3.1-8b 8K x 16", 16, 8_192, 32, 8, 128, lengths=(8_192,) * 16,
+          dtype=torch.bfloat16),
+    Shape("gemma-3-27b window", 4, 8_192, 32, 16, 128, window=1024, dtype=torch.bfloat16),
+    Shape("head dim 256", 1, 16_384, 8, 4, 256, dtype=torch.bfloat16),
+    Shape("head dim 192/128, MHA", 1, 8_192, 16, 16, 192, value_dim=128, dtype=torch.bfloat16),
+    Shape("head dim 96 fp16", 1, 4_096, 32, 32, 96, dtype=torch.float16),
+    Shape("one entry", 1, 1, 1, 1, 64, dtype=torch.bfloat16),
+    Shape("fp32", 2, 4_096, 6, 2, 128),
+    Shape("fp32 head dim 256", 2, 4_096, 6, 2, 256),
+)

@@ -1,0 +1,62 @@
+"""python -m kernels check | compile | bench. Exit code 0 done, 1 a check failed, 2 usage."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+import kernels
+from kernels import backend
+
+
+def main(argv=None) -> int:
+    options = _parser().parse_args(argv)
+    try:
+        return options.run(options)
+    except (ValueError, backend.TritonUnavailable) as error:
+        print(f"python -m kernels {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    compiling = commands.add_parser("compile", help="compile for a GPU; none is needed")
+    compiling.add_argument("--target", required=True, help="sm_80, sm_90, sm_100, sm_120, gfx942")
+    for command, run in ((compiling, _compile),):
+        command.add_argument("names", nargs="*", metavar="KERNEL", help="all, if none is named")
+        command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        command.set_defaults(run=run)
+    return parser
+
+
+def _names(options) -> list[str]:
+    unknown = [name for name in options.names if name not in kernels.KERNELS]
+    if unknown:
+        raise ValueError(f"no kernel {unknown[0]!r}; there are: {', '.join(kernels.KERNELS)}")
+    return options.names or list(kernels.KERNELS)
+
+
+def _compile(options) -> int:
+    os.environ[backend.VARIABLE] = "offline"
+    from kernels import compile as compiler
+
+    if options.target not in compiler.TARGETS:
+        raise ValueError(f"--target {options.target!r} is unknown; "
+                         f"expected one of {', '.join(compiler.TARGETS)}")
+    target = compiler.TARGETS[options.target]
+    found = compiler.compile_kernels(target, _names(options))
+    fits = all(one.fits for one in found)
+    if options.json:
+        print(json.dumps(compiler.as_json(target, found), indent=1))
+    else:
+        print(compiler.show(found))
+        print(f"{len(found)} launches compiled for {target.name}: "
+              f"{'all fit' if fits else 'some do not fit'}")
+    return 0 if fits else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
