@@ -112,15 +112,17 @@ def _recall_row(dice: Dice, length: int) -> tuple[list[int], list[int]]:
 # ---------------------------------------------------------------- batches
 
 
-def batch(task: str, seed: int, step: int, size: int, length: int) -> Batch:
+def batch(task: str, seed: int, step: int, size: int, length: int, held_out: bool = False) -> Batch:
     """The batch of one training step: `size` rows of `length` tokens and their targets.
 
-    Errors: ValueError for an unknown task or a size or length below 1.
+    held_out: a batch that training never sees, whatever its seed. Errors: ValueError for an
+    unknown task or a size or length below 1.
     """
     _check(task, size=size, length=length)
+    split = "held out" if held_out else "train"
     rows, targets = [], []
     for row in range(size):
-        dice = Dice("train", task, seed, step, row)
+        dice = Dice(split, task, seed, step, row)
         if task == "text":
             tokens = text_row(dice, length + 1)
             asked = tokens
