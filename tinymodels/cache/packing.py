@@ -143,7 +143,7 @@ def _encode_field(layout: Layout, field: Field, numbers: Tensor) -> dict[str, Te
     codes, scales = quantise(numbers, scheme, field.block)
     return {
         field.name: pack_nibbles(codes) if field.fmt is E2M1 else codes,
-        field.scales: scales if scales.dtype == torch.uint8 else scales.view(torch.uint8),
+        field.scales: _as_bytes(scales),
     }
 
 
@@ -153,7 +153,7 @@ def _encode_float(field: Field, numbers: Tensor) -> Tensor:
     stored = to_bf16(numbers) if field.fmt is BF16 else numbers.to(_FLOATS[field.fmt])
     if not stored.isfinite().all():
         raise ValueError(f"values hold NaN, infinity or more than {field.fmt.name} can say")
-    return stored.contiguous().view(torch.uint8)
+    return _as_bytes(stored)
 
 
 def _decode_field(
@@ -168,6 +168,11 @@ def _decode_field(
     if scheme.scales is F32:
         scales = _as_floats(scales, F32)
     return apply_scales(decode(codes, field.fmt, dtype), scales, scheme, field.block)
+
+
+def _as_bytes(x: Tensor) -> Tensor:
+    """A copy seen as bytes. (`contiguous` can leave an odd last stride where an axis is 0 or 1.)"""
+    return x.clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def _as_floats(part: Tensor, fmt: Format) -> Tensor:
