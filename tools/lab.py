@@ -64,6 +64,7 @@ def command(browser: bool, port: int | None) -> list[str]:
         f"--LabApp.default_url=/lab/tree/{FIRST}",
         "--ServerApp.answer_yes=True",  # Ctrl-C ends it without a question
         "--LabApp.news_url=",
+        "--LanguageServerManager.autodetect=False",  # it would call npm, which writes to ~/.npm
     ]  # fmt: skip
     if not browser:
         line.append("--no-browser")

@@ -1,0 +1,341 @@
+"""The commands inside the environment: what `test` plans, what `lab` starts, `doctor`, `reset`."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tools import build, chromium, doctor, lab, reset, suite
+from tools.suite import Outcome, Step
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def names(steps):
+    return [step.name for step in steps]
+
+
+# --- test: what it plans ---
+
+
+def test_plain_test_leaves_out_the_slow_ones():
+    (step,) = suite.plan([], ROOT)
+    assert step.command[step.command.index("-m", 3) + 1] == "not slow and not browser"
+    assert "tests" in step.command and "--nbval" in step.command
+    assert "--nbval-current-env" in step.command
+    assert step.workers == suite.workers()
+
+
+def test_several_processes_keep_each_file_together(monkeypatch):
+    monkeypatch.setattr(suite, "workers", lambda: 3)
+    command = " ".join(suite.plan([], ROOT)[0].command)
+    assert "-n 3 --dist loadfile" in command
+    monkeypatch.setattr(suite, "workers", lambda: 1)
+    assert " -n " not in " ".join(suite.plan([], ROOT)[0].command)
+
+
+def test_all_compiles_for_each_chip_and_ends_with_all_tests(monkeypatch):
+    monkeypatch.setattr(suite.importlib.util, "find_spec", lambda name: object())
+    steps = suite.plan(["--all"], ROOT)
+    assert names(steps)[:5] == [f"compile {t}" for t in ("sm_80", "sm_90", "sm_100", "sm_120",
+                                                         "gfx942")]
+    assert names(steps)[5:] == ["browser", "tests and notebooks"]
+    assert "not browser" in steps[-1].command and "not slow" not in " ".join(steps[-1].command)
+
+
+def test_all_says_why_it_skips(monkeypatch):
+    monkeypatch.setattr(suite.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(suite, "find_chromium", lambda: None)
+    skipped = {step.name: step.skipped for step in suite.plan(["--all"], ROOT) if step.skipped}
+    assert "triton" in skipped["compile"] and "Chromium" in skipped["browser"]
+
+
+@pytest.mark.parametrize("arguments, has_nbval", [
+    (["tests/test_course.py"], False),
+    (["tests/test_course.py::test_site_where_there_is_none", "-x"], False),
+    (["notebooks"], True),
+    (["tests/conftest.py", "solutions"], True),
+])
+def test_paths_run_alone(arguments, has_nbval):
+    (step,) = suite.plan(arguments, ROOT)
+    assert step.name == "these tests" and step.workers == 1
+    assert ("--nbval" in step.command) == has_nbval
+    assert step.command[-1] == (arguments[-1] if arguments[-1].startswith("-") else
+                                str(ROOT / arguments[-1]))
+    assert not any("not slow" in word for word in step.command)
+
+
+def test_a_path_is_seen_from_where_it_was_typed():
+    (step,) = suite.plan(["test_course.py"], ROOT / "tests")
+    assert step.command[-1] == str(ROOT / "tests" / "test_course.py")
+
+
+@pytest.mark.parametrize("options", [["-x"], ["-k", "kernels"], ["-m", "slow"], ["--maxfail=2"]])
+def test_options_alone_change_the_usual_run(options):
+    (step,) = suite.plan(options, ROOT)  # `kernels` is a folder too, but here a value
+    assert step.name == "tests and notebooks"
+    assert list(step.command[-len(options):]) == options
+    assert step.command.count("-m") == 2  # python -m pytest, and one choice of marks
+
+
+def test_all_and_a_path_contradict_each_other(capsys):
+    assert suite.main(["--all", "tests"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "--all" in err and err.count("\n") == 1
+
+
+# --- test: what it makes of the outcome ---
+
+
+@pytest.fixture
+def pytest_over(tmp_path, monkeypatch):
+    """A function that runs pytest over one small file, as a step, and returns the outcome."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # none is needed: start faster
+    return lambda body: run_pytest(tmp_path, body)
+
+
+def run_pytest(tmp_path, body):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    file = tmp_path / "test_small.py"
+    file.write_text(body)
+    return suite.run(suite.pytest_step("small", ["-q", "-p", "no:cacheprovider", str(file)]),
+                     tmp_path)
+
+
+def test_counts_come_from_what_ran(pytest_over, capfd):
+    outcome = pytest_over("""
+import pytest
+def test_good(): pass
+def test_better(): pass
+def test_bad(): assert 0
+@pytest.mark.skip
+def test_not(): pass
+@pytest.fixture
+def broken(): raise ValueError
+def test_error(broken): pass
+""")
+    assert outcome.counts == {"passed": 2, "failed": 2, "skipped": 1}
+    assert outcome.code == 1 and suite.exit_code([outcome]) == 1
+    assert "2 passed" in capfd.readouterr().out
+    suite.summarise([outcome, Outcome(Step("browser", skipped="none here"))], 600)
+    shown = capfd.readouterr().out
+    assert "small    FAILED (2 passed, 2 failed, 1 skipped)" in shown
+    assert "browser  skipped: none here" in shown
+    assert shown.splitlines()[-1] == "2 passed, 2 failed, 2 skipped"
+
+
+def test_no_test_at_all_is_no_success(pytest_over):
+    outcome = pytest_over("x = 1\n")
+    assert outcome.code == suite.NOTHING_RAN and suite.exit_code([outcome]) == 1
+
+
+@pytest.mark.parametrize("codes, expected", [
+    ([0, 0], 0), ([0, 1], 1), ([1, 0], 1), ([5, 0], 0), ([5, 5], 1), ([0, 4], 2), ([0, -9], 1),
+])
+def test_exit_codes(codes, expected):
+    assert suite.exit_code([Outcome(Step("a", ("x",)), code) for code in codes]) == expected
+
+
+def test_only_skipped_steps_are_no_success():
+    assert suite.exit_code([Outcome(Step("a", skipped="no"))]) == 1
+
+
+def test_threads_are_shared_between_the_processes(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(suite, "cores", lambda: 13)
+    show = (sys.executable, "-c", "import os; print(os.environ['OMP_NUM_THREADS'])")
+    suite.run(Step("threads", show, workers=3), tmp_path)
+    assert capfd.readouterr().out.splitlines()[-1] == "4"
+
+
+def test_over_budget_is_said(capsys):
+    suite.summarise([Outcome(Step("a", ("x",)), 0, 601.0)], 600)
+    assert "OVER BUDGET" in capsys.readouterr().out
+
+
+# --- lab ---
+
+
+def test_lab_opens_the_first_chapter_and_keeps_to_its_folder(tmp_path):
+    line = lab.command(browser=True, port=None)
+    assert "--LabApp.default_url=/lab/tree/notebooks/00__start_here.ipynb" in line
+    assert "--no-browser" not in line and not any("port" in word for word in line)
+    line = lab.command(browser=False, port=9876)
+    assert "--no-browser" in line and "--ServerApp.port=9876" in line
+    kept = lab.environment(tmp_path)
+    assert all(Path(kept[name]).is_relative_to(tmp_path) for name in lab.KEPT)
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["--port", "x"], "invalid int"), (["--prot", "1"], "--prot"), (["--port", "70000"], "65535"),
+    (["--port", "0"], "between"), (["some.ipynb"], "some.ipynb"),
+])
+def test_lab_refuses_in_one_sentence(arguments, word, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "FIRST", "course.py")  # the notebook may not be built yet
+    monkeypatch.setattr(os, "execve", None)
+    with pytest.raises(SystemExit) as stop:
+        sys.exit(lab.main(arguments))
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and out == "" and word in err and err.count("\n") == 1
+
+
+def test_lab_refuses_a_port_in_use(capsys, monkeypatch):
+    monkeypatch.setattr(lab, "FIRST", "course.py")
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert lab.main(["--port", str(port)]) == 2
+    assert str(port) in capsys.readouterr().err
+
+
+def test_lab_without_its_first_notebook(capsys, monkeypatch):
+    monkeypatch.setattr(lab, "FIRST", "notebooks/none.ipynb")
+    assert lab.main([]) == 2
+    assert "course.py notebooks" in capsys.readouterr().err
+
+
+def answer(url, deadline):
+    """Return the JSON that a server which is just starting gives, or fail at the deadline."""
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                return json.load(reply)
+        except (urllib.error.URLError, OSError):
+            assert time.monotonic() < deadline, "JupyterLab did not answer"
+            time.sleep(0.1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there Ctrl-C cannot be sent to one process")
+def test_lab_starts_quiet_and_ends_with_ctrl_c(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = f"from tools import lab; lab.FIRST = 'course.py'; lab.main({['--no-browser']} + " \
+              f"['--port', '{port}'])"
+    environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_TOKEN": "open"}
+    server = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        plugin = "@jupyterlab/apputils-extension:notification"
+        url = f"http://127.0.0.1:{port}/lab/api/settings/{plugin}?token=open"
+        settings = answer(url, time.monotonic() + 90)
+        defaults = settings["schema"]["properties"]
+        assert defaults["fetchNews"]["default"] == "false"
+        assert defaults["checkForUpdates"]["default"] is False
+        specs = answer(f"http://127.0.0.1:{port}/api/kernelspecs?token=open",
+                       time.monotonic() + 60)
+        assert specs["default"] == "python3"
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=60)
+        assert server.returncode == 0, said
+        assert list(tmp_path.iterdir()) == []  # nothing in the home folder
+    finally:
+        server.kill()
+        server.wait()
+
+
+# --- doctor ---
+
+
+def test_doctor_finds_this_environment_in_order(capsys):
+    assert doctor.main([]) == 0
+    shown = capsys.readouterr().out
+    for word in ("Python", "torch", "triton", "JupyterLab", "disk", "COURSE_TORCH_INDEX"):
+        assert word in shown
+
+
+def test_doctor_says_what_is_not_in_order(capsys):
+    def broken():
+        yield doctor.Finding("FAULT", "torch", "cannot be imported")
+
+    assert doctor.main([], checks=(doctor.python, broken)) == 1
+    assert "Not in order: torch." in capsys.readouterr().out
+
+
+def test_doctor_takes_no_arguments(capsys):
+    assert doctor.main(["--all"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("version, level", [("3.6.0", "note"), ("3.7.1", "ok"), ("3.10.0", "ok")])
+def test_doctor_knows_which_triton_interprets(version, level):
+    assert doctor.triton_version(version).level == level
+
+
+def test_chromium_is_looked_for(tmp_path):
+    empty = {"PATH": str(tmp_path)}
+    assert chromium.find_chromium(empty, places=()) is None
+    assert "apt install chromium" in chromium.why_none(empty)
+    browser = tmp_path / "google-chrome"
+    browser.write_text("#!/bin/sh\n")
+    browser.chmod(0o755)
+    assert chromium.find_chromium(empty, places=()) == str(browser)
+    assert chromium.find_chromium({**empty, "CHROMIUM": "/no/such"}, places=()) is None
+    assert "/no/such" in chromium.why_none({"CHROMIUM": "/no/such"})
+    assert chromium.find_chromium({"PATH": "", "CHROMIUM": str(browser)}) == str(browser)
+
+
+# --- reset ---
+
+EXERCISE = '''\
+# %% [markdown]
+# 01.1 Add. difficulty 1/5, importance 1/5, 3 minutes.
+
+# %% exercise_id="01.1" points=1 tags=["exercise"]
+def add(one, other):
+    """Return the sum."""
+    ### BEGIN SOLUTION
+    return one + other
+    ### END SOLUTION
+'''
+
+
+@pytest.fixture
+def course(tmp_path):
+    source = tmp_path / "sources" / "exercises" / "01__adding.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(EXERCISE)
+    target = reset.exercises(tmp_path)["01__adding"]
+    build.build(target)
+    return tmp_path, target.path
+
+
+def test_reset_brings_back_the_shipped_notebook(course):
+    root, path = course
+    shipped = path.read_bytes()
+    path.write_text("what the learner wrote")
+    said = reset.reset(root, "01__adding")
+    (kept,) = (root / "backups").iterdir()
+    assert kept.name in said and kept.read_text() == "what the learner wrote"
+    assert path.read_bytes() == shipped
+    assert b"one + other" not in shipped
+
+
+def test_reset_of_an_untouched_or_lost_notebook(course):
+    root, path = course
+    assert "already" in reset.reset(root, "01__adding")
+    assert not (root / "backups").exists()
+    path.unlink()
+    assert "as shipped again." in reset.reset(root, "01__adding")
+    assert path.exists()
+
+
+def test_reset_names_the_stems_it_knows(course):
+    with pytest.raises(ValueError, match="'01'.*01__adding"):
+        reset.reset(course[0], "01")
+
+
+@pytest.mark.parametrize("arguments", [[], ["no_such_stem"], ["a", "b"]])
+def test_reset_refuses_in_one_sentence(arguments, capsys):
+    assert reset.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
