@@ -242,6 +242,18 @@ PUBLISHED: dict[str, Published] = _published(
     ),
 )
 
+# Where the bytes of a deployed row are stated, by the layout's name.
+ROW_SOURCES: dict[str, str] = {
+    "key + value": RELEASED,
+    "latent + rope": V2_REPORT,
+    "FP8 latent + rope": "FlashMLA's FP8 row; V3.2's released inference code",
+    "FP8 index key": "V3.2's released inference code",
+    "FP8 + bf16 rope": "FlashMLA's V4 row",
+    "MXFP4 index key": "released inference code",
+    "FP4 entry": V41_REPORT,
+    "FP8 entry": f"{V41_REPORT}; released inference code",
+}
+
 
 def get(name: str) -> Published:
     """The published model of that name. Raises ValueError with the valid names and the nearest."""
@@ -249,4 +261,13 @@ def get(name: str) -> Published:
         return PUBLISHED[name]
     near = get_close_matches(str(name).lower(), PUBLISHED, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise ValueError(f"no published model is named {name!r}; {hint}The names are {', '.join(PUBLISHED)}")
+    raise ValueError(
+        f"no published model is named {name!r}; {hint}The names are {', '.join(PUBLISHED)}"
+    )
+
+
+def config_of(model: "str | ModelConfig | Published") -> ModelConfig:
+    """The shapes behind a published name; a `ModelConfig` is its own answer."""
+    if isinstance(model, ModelConfig):
+        return model
+    return model.config if isinstance(model, Published) else get(model).config

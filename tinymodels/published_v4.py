@@ -31,7 +31,9 @@ def v4_ratios(layers: int, first: int) -> tuple[int, ...]:
     Raises ValueError where the alternation would not end in 4.
     """
     if layers < 3 or layers % 2 == 0:
-        raise ValueError(f"layers is {layers}; two layers, then 4, 128, ..., 4 is an odd number >= 3")
+        raise ValueError(
+            f"layers is {layers}; two layers, then 4, 128, ..., 4 is an odd number >= 3"
+        )
     return (first, first) + tuple(4 if i % 2 == 0 else 128 for i in range(layers - 2))
 
 
@@ -141,7 +143,9 @@ def csa2_layers(
         owner = max((s for s in kv_sources if s <= i), default=None)
         choice = max((s for s in index_sources if s <= i), default=None)
         if owner is None or choice is None or choice < owner:
-            raise ValueError(f"layer {i} has ratio {ratio}, but no layer up to it owns entries and a choice")
+            raise ValueError(
+                f"layer {i} has ratio {ratio}, but no layer up to it owns entries and a choice"
+            )
         if ratios[owner] != ratio:
             raise ValueError(f"layer {i} has ratio {ratio}, its owner {owner} has {ratios[owner]}")
         pool = candidates if candidates and i >= candidates.source else None
