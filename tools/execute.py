@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 try:
     import resource
@@ -48,19 +49,31 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, cell_timeout: int = 3
             extra_arguments=["--log-level=40"],
             resources={"metadata": {"path": str(folder)}},
         )
+        started: list[int] = []
+        client.on_cell_execute = partial(_start_cell, started)
         try:
             client.execute(env=environment)
-        except CellExecutionError as error:
-            raise CellFailed(_place(notebook, error)) from None
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            raise CellFailed(_sentence(notebook, started, error)) from None
     normalise(notebook)
     return _cpu_seconds_of_children() - before
 
 
-def _place(notebook: nbformat.NotebookNode, error: CellExecutionError) -> str:
-    for number, cell in enumerate(notebook.cells):
-        if any(out.output_type == "error" for out in cell.get("outputs", ())):
-            return f"cell {number} ({cell.id}): {error.ename}: {error.evalue}\n{cell.source}"
-    return str(error)
+def _sentence(notebook: nbformat.NotebookNode, started: list[int], error: Exception) -> str:
+    """Which cell failed and how. `started` are the numbers of the cells that began to run."""
+    if not started:
+        return f"its kernel did not start: {error}"
+    cell = notebook.cells[started[-1]]
+    place = f"cell {started[-1]} ({cell.id})"
+    if isinstance(error, CellExecutionError):
+        return f"{place}: {error.ename}: {error.evalue}\n{cell.source}"
+    if isinstance(error, DeadKernelError):
+        return f"{place}: its kernel died"
+    return f"{place}: {str(error).splitlines()[0]}"
+
+
+def _start_cell(started: list[int], cell: nbformat.NotebookNode, cell_index: int) -> None:
+    started.append(cell_index)
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:

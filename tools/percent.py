@@ -16,7 +16,7 @@ from typing import Any
 import jupytext
 import nbformat
 
-KNOWN_METADATA = ("tags", "exercise_id", "points", "editable", "deletable")
+KNOWN_METADATA = ("exercise_id", "points", "tags", "editable", "deletable")
 ROLES = ("exercise", "check", "predict")
 _FORMAT = {"extension": ".py", "format_name": "percent"}
 _HEADER = re.compile(r"^# %%(?!\S)", re.M)
@@ -69,7 +69,7 @@ def parse(text: str, path: Path) -> Source:
     head = text[: starts[0]]
     chunks = [text[a:b] for a, b in zip(starts, [*starts[1:], len(text)])]
     lines = [text.count("\n", 0, start) + 1 for start in starts]
-    parsed = jupytext.reads(text, fmt=_FORMAT).cells
+    parsed = jupytext.reads(text[len(head) :], fmt=_FORMAT).cells
     if len(parsed) != len(chunks):
         raise ValueError(
             f"{path}: {len(chunks)} lines begin with '# %%' but there are {len(parsed)} cells; "
@@ -99,7 +99,7 @@ def _known(metadata: dict[str, Any], where: str) -> dict[str, Any]:
 def write_cell(cell: Cell) -> str:
     """Percent text of one cell, with its header line and one blank line at the end."""
     make = nbformat.v4.new_code_cell if cell.kind == "code" else nbformat.v4.new_markdown_cell
-    metadata = dict(cell.metadata)
+    metadata = {key: cell.metadata[key] for key in KNOWN_METADATA if key in cell.metadata}
     if "check" in cell.tags:  # the build locks it again
         metadata.pop("editable", None)
         metadata.pop("deletable", None)

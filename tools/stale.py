@@ -27,11 +27,19 @@ class Problem:
 
 
 def load(path: Path) -> nbformat.NotebookNode:
-    """Read a notebook. Raises ValueError, with the path, where it is none."""
+    """Read a notebook as it is. Raises ValueError, with the path, where it is none.
+
+    (`nbformat.read` would give new ids to cells that share one, and hide the fault.)
+    """
     try:
-        return nbformat.read(path, as_version=4)
-    except (nbformat.reader.NotJSONError, nbformat.ValidationError, AttributeError) as error:
-        raise ValueError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from None
+        notebook = nbformat.v4.reads(path.read_text(encoding="utf-8"))
+        error = next(nbformat.validator.iter_validate(notebook, version=4), None)
+        fault = error.message if error else ""
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        fault = str(error) or type(error).__name__
+    if fault:
+        raise ValueError(f"{path} is not a notebook of format 4: {fault.splitlines()[0][:120]}")
+    return notebook
 
 
 def cells_of(notebook: nbformat.NotebookNode) -> tuple[percent.Cell, ...]:
