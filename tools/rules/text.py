@@ -14,7 +14,7 @@ Finding = tuple[int | None, str]
 MOST_LINES, LONG_CELLS, MOST_COLUMNS, CODE_IN_A_ROW, MOST_OBJECTIVES = 25, 2, 88, 3, 6
 DURATION = re.compile(r"\b\d+(?:\s*(?:-|–|to)\s*\d+)?\s*(?:min|minutes|h|hours?)\b")
 ABSOLUTE = re.compile(
-    r"(?<![\w.:/~-])/(?:home|root|tmp|work|Users|usr|var|opt|mnt|private|data)/\w|\b[A-Z]:\\\w"
+    r"(?<![\w.:/~-])/(?:home|root|tmp|work|Users|usr|var|opt|mnt|private|data)/[\w.]|\b[A-Z]:\\\w"
 )
 LINK = re.compile(
     r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|\b(?:href|src)=\"([^\"]+)\""
@@ -88,7 +88,7 @@ def links_resolve(page: Page) -> Iterator[Finding]:
                 continue
             place, _, fragment = link.partition("#")
             target = (page.path.parent / place).resolve() if place else page.path
-            if not target.exists():
+            if place and not target.exists():
                 yield number, f"links to {link}, which does not exist"
             elif fragment and fragment not in headings(target, page):
                 yield number, f"links to {link}, but there is no such heading"
