@@ -1,0 +1,109 @@
+"""Models that keep a latent: DeepSeek V2, V3, V3.2 and Kimi K2 (MLA, with an indexer DSA)."""
+
+from ..config import MLA, Dense, Indexer, Layer, ModelConfig, MoE, Rope, Yarn
+from .fields import Fields
+from .plain import model
+
+EXPERT_FIELDS = (
+    "intermediate_size",
+    "moe_intermediate_size",
+    "n_routed_experts",
+    "num_experts_per_tok",
+)
+
+
+def read_yarn(fields: Fields) -> tuple[float, Yarn | None]:
+    """(base, YaRN) from `rope_parameters`, or from the older `rope_scaling` and `rope_theta`."""
+    nested = fields.group("rope_parameters")
+    scaling = Fields(nested or fields.group("rope_scaling"), fields.where)
+    theta = scaling if scaling.has("rope_theta") else fields
+    base = theta.number("rope_theta", default=10_000.0)
+    kind = scaling.values.get("rope_type", scaling.values.get("type", "default"))
+    if kind in ("default", None):
+        return base, None
+    if kind != "yarn":
+        fields.refuse(f"rope type is {kind!r}", "it must be 'default' or 'yarn'")
+    yarn = Yarn(
+        factor=scaling.number("factor"),
+        original_context=scaling.integer("original_max_position_embeddings", default=4096),
+        beta_fast=scaling.number("beta_fast", default=32.0),
+        beta_slow=scaling.number("beta_slow", default=1.0),
+        mscale_all_dim=scaling.number("mscale_all_dim", default=0.0),
+    )
+    return base, yarn
+
+
+def _latent(scoring: str, context: int, indexed: bool = False):
+    """A reader of latent attention; scoring is what the family's router uses when it is silent."""
+
+    def read(fields: Fields) -> ModelConfig:
+        base, yarn = read_yarn(fields)
+        rope_dim = fields.integer("qk_rope_head_dim", default=64)
+        attention = MLA(
+            heads=fields.integer("num_attention_heads"),
+            nope_dim=fields.integer("qk_nope_head_dim", default=128),
+            rope_dim=rope_dim,
+            v_dim=fields.integer("v_head_dim", default=128),
+            kv_rank=fields.integer("kv_lora_rank"),
+            q_rank=fields.optional("q_lora_rank", default=1536),
+            rope=Rope(rope_dim, theta=base, yarn=yarn),
+            indexer=_indexer(fields, rope_dim) if indexed else None,
+        )
+        count = fields.layers()
+        layers = tuple(Layer(attention, ffn) for ffn in _feed_forward(fields, count, scoring))
+        return model(fields, layers, context, norm_eps=fields.number("rms_norm_eps", default=1e-6))
+
+    return read
+
+
+def _indexer(fields: Fields, rope_dim: int) -> Indexer:
+    return Indexer(
+        heads=fields.integer("index_n_heads", default=64),
+        dim=fields.integer("index_head_dim", default=128),
+        top_k=fields.integer("index_topk", default=2048),
+        rope_dim=rope_dim,
+        fmt="fp8",
+    )
+
+
+def _feed_forward(fields: Fields, count: int, scoring: str) -> list[Dense | MoE | None]:
+    """Dense layers first, then experts; None for all where the file leaves their widths out."""
+    if not all(fields.has(name) for name in EXPERT_FIELDS):
+        fields.note("feed-forward widths are not all in the file, so parameters are not counted")
+        return [None] * count
+    dense = Dense(fields.integer("intermediate_size"))
+    scoring = fields.word("scoring_func", allowed=("softmax", "sigmoid"), default=scoring)
+    grouped = scoring == "sigmoid" or fields.values.get("topk_method") == "group_limited_greedy"
+    experts = MoE(
+        width=fields.integer("moe_intermediate_size"),
+        experts=fields.integer("n_routed_experts"),
+        top_k=fields.integer("num_experts_per_tok"),
+        shared=fields.optional("n_shared_experts", default=1, least=0) or 0,
+        scoring=scoring,
+        selection_bias=scoring == "sigmoid",
+        groups=(fields.optional("n_group") or 1) if grouped else 1,
+        top_groups=(fields.optional("topk_group") or 1) if grouped else 1,
+        normalise=fields.flag("norm_topk_prob", default=scoring == "sigmoid"),
+        scale=fields.number("routed_scaling_factor", default=1.0),
+    )
+    first = _dense_layers(fields, count)
+    return [dense] * first + [experts] * (count - first)
+
+
+def _dense_layers(fields: Fields, count: int) -> int:
+    """How many layers from the front are dense."""
+    kinds = fields.sequence("mlp_layer_types", count, allowed=("dense", "sparse"))
+    if kinds is not None and not fields.has("first_k_dense_replace"):
+        first = kinds.index("sparse") if "sparse" in kinds else count
+        if "dense" in kinds[first:]:
+            fields.refuse("mlp_layer_types mixes dense layers in", "dense layers come first")
+        return first
+    return min(count, fields.integer("first_k_dense_replace", default=0, least=0))
+
+
+READERS = {
+    "deepseek_v2": _latent("softmax", context=2048),
+    "deepseek_v3": _latent("sigmoid", context=4096),
+    "kimi_k2": _latent("sigmoid", context=4096),
+    "deepseek_v32": _latent("sigmoid", context=163_840, indexed=True),
+}

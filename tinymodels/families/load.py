@@ -1,0 +1,195 @@
+"""Finds the family of a configuration and lets its reader build the `ModelConfig`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..config import ModelConfig
+from . import alternating, deepseek, deepseek_v4, falcon, hybrid, plain
+from .fields import Fields
+
+READERS = {
+    **plain.READERS,
+    **alternating.READERS,
+    **falcon.READERS,
+    **deepseek.READERS,
+    **deepseek_v4.READERS,
+    **hybrid.READERS,
+}
+
+# Where multimodal configurations keep the language model.
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+
+ENCODERS = frozenset(
+    "albert bert camembert deberta deberta-v2 distilbert electra ernie esm eurobert longformer "
+    "modernbert mpnet nomic_bert roberta xlm-roberta vit clip siglip".split()
+)
+
+
+def config_from(values: dict[str, Any], name: str = "config.json") -> ModelConfig:
+    """The model that a released configuration describes; rows in bf16 unless the file declares a
+    KV-cache format.
+
+    Raises ValueError, one sentence that names the field: no object, an unknown or encoder-only
+    architecture, a missing field without a published default, a wrong type, values that do not
+    fit together.
+    """
+    if not isinstance(values, dict):
+        raise ValueError(f"{name}: a configuration is a JSON object, not {_kind(values)}")
+    inner, outer = _nested(values, name)
+    family = _family(inner, values, name)
+    fields = Fields(inner, name, outer)
+    if inner.get("is_encoder_decoder") is True:
+        fields.refuse("is_encoder_decoder is true", "only decoder-only models are counted")
+    try:
+        config = READERS[family](fields)
+    except ValueError as problem:
+        text = str(problem)
+        raise ValueError(text if text.startswith(f"{name}: ") else f"{name}: {text}") from None
+    bits = _kv_bits(fields, values)
+    return config.with_(
+        name=name.removesuffix(".json"),
+        kv_bits=bits,
+        source=f"{name}, read as {family}",
+        notes=tuple(fields.notes) + config.notes,
+    )
+
+
+def load(path: Path) -> ModelConfig:
+    """`config_from` of a file, or of the config.json in a folder."""
+    if path.is_dir():
+        path = path / "config.json"
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path}: there is no such file; give a published name or a config.json"
+        ) from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ValueError(f"{path}: cannot be read as text ({problem})") from None
+    try:
+        values = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply; a config.json is a small object") from None
+    except ValueError as problem:
+        raise ValueError(f"{path}: is not JSON ({problem})") from None
+    return config_from(values, path.parent.name if path.name == "config.json" else path.name)
+
+
+def _no_constant(text: str):
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values and values[key] != value:
+            raise ValueError(f"{key} stands there twice, as {values[key]!r} and {value!r}")
+        values[key] = value
+    return values
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _nested(values: dict, name: str) -> tuple[dict, dict]:
+    """(the language model's values, the values around them)."""
+    inner, outer = values, {}
+    while key := next((k for k in NESTED if k in inner and inner[k] is not None), None):
+        if not isinstance(inner[key], dict):
+            raise ValueError(f"{name}: {key} is {inner[key]!r}; it must be an object")
+        outer = {**outer, **{k: v for k, v in inner.items() if k not in NESTED}}
+        inner = inner[key]
+    return inner, {k: v for k, v in outer.items() if k not in ("model_type", "architectures")}
+
+
+def _family(inner: dict, values: dict, name: str) -> str:
+    """The family by model_type, inner before outer, else by architecture."""
+    stated = [d["model_type"] for d in (inner, values) if d.get("model_type") is not None]
+    for model_type in stated:
+        if not isinstance(model_type, str):
+            raise ValueError(f"{name}: model_type is {model_type!r}; it must be a string")
+        if model_type in READERS:
+            return model_type
+    if any(t in ENCODERS for t in stated):
+        raise ValueError(f"{name}: {stated[0]} is an encoder; it keeps no cache between tokens")
+    if not stated:
+        if "kv_source_layers" in inner:
+            return "deepseek_v41"
+        architectures = inner.get("architectures") or values.get("architectures")
+        first = architectures[0] if isinstance(architectures, list) and architectures else None
+        if first in ARCHITECTURES:
+            return ARCHITECTURES[first]
+        if first is None:
+            raise ValueError(f"{name}: model_type is missing; it says how the rest is to be read")
+        stated = [first]
+    raise ValueError(
+        f"{name}: {stated[0]!r} is no architecture known here; known are {', '.join(sorted(READERS))}"
+    )
+
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Qwen3NextForCausalLM": "qwen3_next",
+    "GemmaForCausalLM": "gemma",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "Gemma3ForConditionalGeneration": "gemma3",
+    "Gemma4ForConditionalGeneration": "gemma4",
+    "GptOssForCausalLM": "gpt_oss",
+    "RWForCausalLM": "RefinedWebModel",
+    "FalconForCausalLM": "falcon",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "DeepseekV4ForCausalLM": "deepseek_v4",
+    "MiniMaxM1ForCausalLM": "minimax_m1",
+    "MiniMaxText01ForCausalLM": "minimax_text_01",
+    "JambaForCausalLM": "jamba",
+}
+
+KV_DTYPES = {
+    "bf16": 16, "bfloat16": 16, "fp16": 16, "float16": 16, "fp32": 32, "float32": 32,
+    "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "float8_e4m3fn": 8, "int8": 8, "int4": 4,
+}  # fmt: skip
+
+
+def _kv_bits(fields: Fields, values: dict) -> int | None:
+    """Bits of a cached value where the file declares them; the weights' own quantisation does not.
+
+    Read: kv_cache_dtype, and inside quantization_config kv_cache_scheme (compressed-tensors) and
+    kv_cache_quant_algo (ModelOpt). Scales of whole tensors take no room worth counting.
+    """
+    bits = []
+    quantisation = values.get("quantization_config") or fields.values.get("quantization_config")
+    quantisation = quantisation if isinstance(quantisation, dict) else {}
+    for key, declared in (
+        ("kv_cache_dtype", values.get("kv_cache_dtype", fields.values.get("kv_cache_dtype"))),
+        ("kv_cache_quant_algo", quantisation.get("kv_cache_quant_algo")),
+    ):
+        if declared in (None, "auto"):
+            continue
+        if not isinstance(declared, str) or declared.lower() not in KV_DTYPES:
+            fields.refuse(f"{key} is {declared!r}", f"known are {', '.join(KV_DTYPES)}")
+        bits.append((key, KV_DTYPES[declared.lower()]))
+    scheme = quantisation.get("kv_cache_scheme")
+    if scheme is not None:
+        count = scheme.get("num_bits") if isinstance(scheme, dict) else None
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 32:
+            fields.refuse(f"kv_cache_scheme is {scheme!r}", "it must give num_bits from 1 to 32")
+        bits.append(("kv_cache_scheme", count))
+    if not bits:
+        return None
+    if len({b for _, b in bits}) > 1:
+        fields.refuse(
+            f"{bits[0][0]} says {bits[0][1]} bits and {bits[1][0]} {bits[1][1]}", "they must agree"
+        )
+    fields.note(f"{bits[0][0]} declares a KV cache of {bits[0][1]} bits a value")
+    return bits[0][1]
