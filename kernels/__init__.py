@@ -5,8 +5,8 @@
 it only arranges that triton, whoever imports it first, finds its backend chosen
 (see `kernels.backend`).
 
-To add a kernel: write `kernels/NAME.py` with the function `NAME`, `traffic`, `Shape`,
-`example` and `SHAPES` (see `kernels/gates.py`), and add NAME to `KERNELS`.
+To add a kernel: write `kernels/NAME.py` with what `kernels/gates.py` lists, and add NAME
+to `KERNELS`.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from kernels import first_import
 
 # Every kernel that `check`, `compile` and `bench` know. One line a kernel.
 KERNELS = (
+    "flash_attention",
     "decode_attention",
 )
 

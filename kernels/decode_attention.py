@@ -23,13 +23,13 @@ Two splits with outputs o_1, o_2 and log-sum-exps e_1, e_2 merge exactly:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from kernels import arguments, backend
+from kernels.attention_shape import AttentionShape as Shape
 from kernels.backend import tl, triton
 
 if TYPE_CHECKING:
@@ -270,68 +270,34 @@ def traffic(*, batch=1, entries, heads, kv_heads, head_dim, value_dim=None, wind
 decode_attention.traffic = traffic
 
 
-@dataclass(frozen=True)
-class Shape:
-    """One call: its sizes, to be made into tensors or into traffic."""
-
-    label: str
-    batch: int
-    entries: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int | None = None
-    window: int | None = None
-    lengths: tuple[int, ...] | None = None
-    dtype: torch.dtype = torch.float32
-
-    def arguments(self, device="cpu", seed=0) -> dict:
-        """Keyword arguments of the public function."""
-        generator = torch.Generator().manual_seed(seed)
-
-        def draw(*shape):
-            if self.dtype != torch.float32 and backend.current().name == "offline":
-                return torch.empty(shape, dtype=self.dtype)
-            return torch.randn(shape, generator=generator).to(device, self.dtype)
-
-        B, S, K = self.batch, self.entries, self.kv_heads
-        lengths = self.lengths and torch.tensor(self.lengths, dtype=torch.int32, device=device)
-        return dict(query_BTHD=draw(B, 1, self.heads, self.head_dim),
-                    key_BSKD=draw(B, S, K, self.head_dim),
-                    value_BSKD=draw(B, S, K, self.value_dim or self.head_dim),
-                    window=self.window, lengths=lengths)
-
-    def traffic(self) -> dict[str, int]:
-        """What `traffic` says of this shape with the splits that would be chosen here."""
-        value_dim = self.value_dim or self.head_dim
-        blocks = _blocks(self.entries, self.heads // self.kv_heads, self.head_dim, value_dim,
-                         self.dtype)
-        splits = default_splits(self.batch, self.entries, self.kv_heads, blocks, None)
-        return traffic(batch=self.batch, entries=self.entries, heads=self.heads,
-                       kv_heads=self.kv_heads, head_dim=self.head_dim, value_dim=value_dim,
-                       window=self.window, lengths=self.lengths, splits=splits,
-                       itemsize=self.dtype.itemsize)
+def expected(shape: Shape) -> dict[str, int]:
+    """The traffic of a shape with the splits that would be chosen here."""
+    value_dim = shape.value_dim or shape.head_dim
+    blocks = _blocks(shape.entries, shape.heads // shape.kv_heads, shape.head_dim, value_dim,
+                     shape.dtype)
+    splits = default_splits(shape.batch, shape.entries, shape.kv_heads, blocks, None)
+    return traffic(**shape.sizes(), splits=splits)
 
 
 SMALL = (
-    Shape("one kv head a query head", 2, 130, 3, 3, 40),
-    Shape("groups, window, a row of 0", 3, 129, 6, 2, 96, window=17, lengths=(1, 0, 129)),
-    Shape("value narrower than key", 1, 127, 6, 1, 192, value_dim=128),
-    Shape("one entry", 2, 1, 4, 2, 64, lengths=(1, 1)),
-    Shape("bf16", 1, 513, 8, 2, 64, dtype=torch.bfloat16),
-    Shape("several splits", 1, 5000, 4, 2, 128),
+    Shape("one kv head a query head", 2, 1, 130, 3, 3, 40),
+    Shape("groups, window, a row of 0", 3, 1, 129, 6, 2, 96, window=17, lengths=(1, 0, 129)),
+    Shape("value narrower than key", 1, 1, 127, 6, 1, 192, value_dim=128),
+    Shape("one entry", 2, 1, 1, 4, 2, 64, lengths=(1, 1)),
+    Shape("bf16", 1, 1, 513, 8, 2, 64, dtype=torch.bfloat16),
+    Shape("several splits", 1, 1, 5000, 4, 2, 128),
 )
 
 REAL = (
-    Shape("deepseek-67b 16K", 1, 16_384, 64, 8, 128, dtype=torch.bfloat16),
-    Shape("llama-3.1-8b 128K", 1, 131_072, 32, 8, 128, dtype=torch.bfloat16),
-    Shape("llama-3.1-8b 8K x 16", 16, 8_192, 32, 8, 128, lengths=(8_192,) * 16,
+    Shape("deepseek-67b 16K", 1, 1, 16_384, 64, 8, 128, dtype=torch.bfloat16),
+    Shape("llama-3.1-8b 128K", 1, 1, 131_072, 32, 8, 128, dtype=torch.bfloat16),
+    Shape("llama-3.1-8b 8K x 16", 16, 1, 8_192, 32, 8, 128, lengths=(8_192,) * 16,
           dtype=torch.bfloat16),
-    Shape("gemma-3-27b window", 4, 8_192, 32, 16, 128, window=1024, dtype=torch.bfloat16),
-    Shape("head dim 256", 1, 16_384, 8, 4, 256, dtype=torch.bfloat16),
-    Shape("head dim 192/128, MHA", 1, 8_192, 16, 16, 192, value_dim=128, dtype=torch.bfloat16),
-    Shape("head dim 96 fp16", 1, 4_096, 32, 32, 96, dtype=torch.float16),
-    Shape("one entry", 1, 1, 1, 1, 64, dtype=torch.bfloat16),
-    Shape("fp32", 2, 4_096, 6, 2, 128),
-    Shape("fp32 head dim 256", 2, 4_096, 6, 2, 256),
+    Shape("gemma-3-27b window", 4, 1, 8_192, 32, 16, 128, window=1024, dtype=torch.bfloat16),
+    Shape("head dim 256", 1, 1, 16_384, 8, 4, 256, dtype=torch.bfloat16),
+    Shape("head dim 192/128, MHA", 1, 1, 8_192, 16, 16, 192, value_dim=128, dtype=torch.bfloat16),
+    Shape("head dim 96 fp16", 1, 1, 4_096, 32, 32, 96, dtype=torch.float16),
+    Shape("one entry", 1, 1, 1, 1, 1, 64, dtype=torch.bfloat16),
+    Shape("fp32", 2, 1, 4_096, 6, 2, 128),
+    Shape("fp32 head dim 256", 2, 1, 4_096, 6, 2, 256),
 )

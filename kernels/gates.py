@@ -4,11 +4,12 @@ A kernel NAME is `kernels/NAME.py` with
 
 - `NAME(..., impl=None)`, the public function, and `traffic(...)` beside it;
 - `SMALL`, shapes that the interpreter can run: compared with the twin by `check`;
-- `REAL`, shapes of real models: compiled by `compile`, timed by `bench`.
+- `REAL`, shapes of real models: compiled by `compile`, timed by `bench`;
+- `expected(shape)`, the traffic of a shape with the blocks that are chosen here.
 
-A shape is a frozen dataclass with a `label`, a `dtype`, `arguments(device, seed)` (the
-keyword arguments of the public function) and `traffic()` (its expected bytes and FLOPs).
-Tensors may be left unfilled when the backend is `offline`: nothing reads them then.
+A shape is a frozen dataclass with a `label`, a `dtype` and `arguments(device, seed)`, the
+keyword arguments of the public function (`kernels.attention_shape` has one for
+attention). Tensors may stay unfilled when the backend is `offline`: nothing reads them.
 """
 
 from __future__ import annotations
