@@ -27,4 +27,10 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has had enough: `... | head`
+        sys.stdout = None
+        code = 0
+    sys.exit(code)

@@ -166,7 +166,8 @@ def record(subject: Subject, context: int, batch: int, gpu: str | None, explain:
     if gpu is not None:
         answer["gpu"] = _fits(subject, context, gpu)
     if explain:
-        answer["explain"] = [_term(t) for t in terms(config, subject.status, **rows)]
+        found = terms(config, subject.status, subject.source, **rows)
+        answer["explain"] = [_term(t) for t in found]
         answer["notes"] = list(config.notes)
     return answer
 

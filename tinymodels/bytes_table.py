@@ -1,11 +1,8 @@
 """The tables of `python -m tinymodels bytes`, for people. JSON is for programs."""
 
-from itertools import groupby
-
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 STATUS = {
     "C": "stated by its source",
@@ -13,35 +10,43 @@ STATUS = {
     "D": "derived here, not published",
 }
 
+NUMBERS = ("main", "index", "window", "weights", "a sequence")  # columns never broken over lines
+
 
 def show(records: list[dict], console: Console | None = None) -> None:
     """Prints one model, or two beside each other."""
-    console = console or Console(highlight=False)
+    console = console or Console(highlight=False, markup=False, emoji=False)
     console.print(_summary(records))
     for record in records:
         title = f"{record['model']}: bytes by layer" if len(records) > 1 else "bytes by layer"
         console.print(_layers(record, title))
         if "explain" in record:
-            console.print(_explained(record))
-            for note in record["notes"]:
-                console.print(Text(f"note: {note}"))
+            _explain(record, console)
     if any("gpu" in record for record in records):
         console.print(_room(records))
 
 
 def amount(value: int | float) -> str:
-    """1234567 -> "1,234,567"; from 1,000 on also in decimal units: "(1.23 MB)"."""
-    exact = f"{value:,}"
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    """1234567 -> "1,234,567 (1.23 MB)": the exact number, and a decimal unit beside it."""
+    return f"{value:,}" if value < 1000 else f"{value:,} ({decimal(value)})"
+
+
+def decimal(value: int | float) -> str:
+    """1234567 -> "1.23 MB"; 1 MB is 10**6 bytes."""
+    for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
-            return f"{exact} ({value / size:.3g} {unit})" if value < 1000 * size else exact
-    return exact
+            return (
+                f"{value / size:,.3g} {unit}"
+                if value < 1000 * size
+                else f"{value / size:,.0f} {unit}"
+            )
+    return f"{value:,} B"
 
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, box=box.SIMPLE, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=column in NUMBERS)
     return table
 
 
@@ -53,7 +58,7 @@ def _summary(records: list[dict]) -> Table:
     def row(name: str, values: list, text=str) -> None:
         cells = [text(v) for v in values]
         if len(records) > 1:
-            cells.append(_difference(*values))
+            cells.append(_difference(*values, "bytes" in name))
         table.add_row(name, *cells)
 
     row("context, tokens", [r["context"] for r in records], "{:,}".format)
@@ -74,39 +79,59 @@ def _summary(records: list[dict]) -> Table:
     return table
 
 
-def _difference(a, b) -> str:
+def _difference(a, b, in_bytes: bool) -> str:
     """How the second value stands to the first."""
     if a == b:
         return ""
-    if isinstance(a, str) or not a or not b:
+    if not in_bytes or not a or not b:
         return "yes"
     return f"{a / b:.4g} x less" if a > b else f"{b / a:.4g} x more"
 
 
 def _layers(record: dict, title: str) -> Table:
-    table = _table(title, "layers", "attention", "reads rows of", "main", "index", "window")
-
-    def kind(line: dict) -> tuple:
-        owner = "own" if line["owner"] == line["layer"] else line["owner"]
-        return line["attention"], owner, line["main"], line["index"], line["window"]
-
-    for (attention, owner, *held), lines in groupby(record["per_layer"], kind):
-        numbers = [line["layer"] for line in lines]
-        span = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}, each"
-        table.add_row(span, attention, str(owner), *(f"{h:,}" for h in held))
+    """One line for all layers that keep the same."""
+    table = _table(title, "count", "layers", "attention", "rows of", "main", "index", "window")
+    kinds: dict[tuple, list[int]] = {}
+    for line in record["per_layer"]:
+        owner = "itself" if line["owner"] == line["layer"] else _owner(line["owner"])
+        held = (line["main"], line["index"], line["window"])
+        kinds.setdefault((line["attention"], owner, *held), []).append(line["layer"])
+    for (attention, owner, *held), layers in kinds.items():
+        bytes_each = [f"{h:,}" for h in held]
+        table.add_row(str(len(layers)), span(layers), attention, owner, *bytes_each)
+    table.caption = "bytes of one layer, all sequences"
     return table
 
 
-def _explained(record: dict) -> Table:
-    table = _table(
-        f"{record['model']}: each term", "term", "arithmetic", "value", "status", "source"
-    )
+def _owner(layer: int | None) -> str:
+    return "none" if layer is None else f"layer {layer}"
+
+
+def span(layers: list[int]) -> str:
+    """[3, 4, 5] -> "3-5"; [2, 4, 6, 8] -> "2, 4 ... 8"; others run by run: "0-3, 5-8"."""
+    steps = {b - a for a, b in zip(layers, layers[1:])}
+    if len(layers) > 3 and len(steps) == 1 and steps != {1}:
+        return f"{layers[0]}, {layers[1]} ... {layers[-1]}"
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][1] + 1:
+            runs[-1][1] = layer
+        else:
+            runs.append([layer, layer])
+    return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+
+
+def _explain(record: dict, console: Console) -> None:
+    """Each term as one or two lines: number, arithmetic, status, source."""
+    console.print(f"{record['model']}: each term\n", style="bold")
     for t in record["explain"]:
-        table.add_row(
-            t["term"], t["arithmetic"], f"{t['value']:,} {t['unit']}", t["status"], t["source"]
-        )
-    table.caption = "; ".join(f"{letter}: {meaning}" for letter, meaning in STATUS.items())
-    return table
+        console.print(f"  {t['term']}")
+        console.print(f"      {t['arithmetic']} = {t['value']:,} {t['unit']}")
+        console.print(f"      [{t['status']}] {t['source']}", style="dim")
+    console.print("\n" + "; ".join(f"{letter}: {meaning}" for letter, meaning in STATUS.items()))
+    for note in record["notes"]:
+        console.print(f"note: {note}")
+    console.print()
 
 
 def _room(records: list[dict]) -> Table:
@@ -118,8 +143,8 @@ def _room(records: list[dict]) -> Table:
             table.add_row(
                 record["model"],
                 fmt,
-                amount(fits["weight_bytes"]),
-                amount(fits["sequence_bytes"]),
+                decimal(fits["weight_bytes"]),
+                decimal(fits["sequence_bytes"]),
                 str(fits["cards"]),
                 f"{fits['sequences']:,}",
             )

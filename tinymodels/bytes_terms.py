@@ -8,7 +8,7 @@ from .config import ModelConfig, RowFormat
 from .layouts import Layout
 from .ledger.memory import OPEN_STATE_BYTES, STATE_BYTES, constant, rate
 from .plan import LayerPlan, Store, plan
-from .published import PUBLISHED, ROW_SOURCES
+from .published import PUBLISHED, ROW_SOURCES, Published
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,41 @@ class Term:
 
 
 def terms(
-    config: ModelConfig, status: str, row: RowFormat | None = None, kv_bits: int | None = None
+    config: ModelConfig,
+    status: str,
+    source: str,
+    row: RowFormat | None = None,
+    kv_bits: int | None = None,
 ) -> list[Term]:
-    """The growing terms and their sum, then what the rate leaves out: windows, states.
+    """The growing terms and their sum, what the rate leaves out, and figures printed elsewhere.
 
-    status: that of the whole rate. A row's own status is C where its bytes are stated by a
+    status, source: those of the whole rate. A row's own status is C where its bytes are stated by a
     source, else D.
     """
     layers = plan(config, row, kv_bits)
     found = [t for kind in ("main", "index") for t in _growing(config, layers, kind)]
     total = rate(config, row, kv_bits)
-    source = PUBLISHED[config.name].rate.source if _is_deployed(config, status) else config.source
     found.append(Term("rate", _sum(found), total, "bytes per token", status, source))
-    found += _windows(config, layers)
-    found += _states(config, layers)
-    return found
+    return found + _windows(config, layers) + _states(config, layers) + _printed(config)
 
 
-def _is_deployed(config: ModelConfig, status: str) -> bool:
-    return config.name in PUBLISHED and PUBLISHED[config.name].rate.status == status
+def published(config: ModelConfig) -> Published | None:
+    """What was published about exactly these shapes; a file of the same name is not enough."""
+    found = PUBLISHED.get(config.name)
+    return found if found and found.config == config else None
+
+
+def _printed(config: ModelConfig) -> list[Term]:
+    """The other figures that the model's sources print, to compare with."""
+    model = published(config)
+    if model is None:
+        return []
+    figures = {"parameters": model.parameters, **model.more}
+    figures |= {f"active in {phase}": figure for phase, figure in model.active.items()}
+    return [
+        Term(f"published: {name}", "as printed", f.value, f.unit, f.status, f.source)
+        for name, f in figures.items()
+    ]
 
 
 def _sum(found: list[Term]) -> str:
@@ -50,7 +66,7 @@ def _sum(found: list[Term]) -> str:
 
 
 def _row_source(config: ModelConfig, layout: Layout) -> tuple[str, str]:
-    stated = config.name in PUBLISHED and layout.name in ROW_SOURCES
+    stated = published(config) and layout.name in ROW_SOURCES
     return ("C", ROW_SOURCES[layout.name]) if stated else ("D", f"{config.source}; {layout.name}")
 
 
@@ -66,9 +82,10 @@ def _growing(config: ModelConfig, layers: tuple[LayerPlan, ...], kind: str) -> l
         value = Fraction(count * store.layout.nbytes, store.ratio)
         row = f"({store.layout.terms()})" if len(store.layout.fields) > 1 else store.layout.terms()
         ratio = f" / {store.ratio}" if store.ratio > 1 else ""
+        what = "entries" if kind == "main" else "index keys"
         found.append(
             Term(
-                f"{attention}: {'entries' if kind == 'main' else 'index keys'}, {store.layout.name}",
+                f"{attention}: {what}, {store.layout.name}",
                 f"{count} x {row}{ratio}",
                 int(value) if value.denominator == 1 else float(value),
                 "bytes per token",

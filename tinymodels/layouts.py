@@ -86,7 +86,8 @@ def at_bits(layout: Layout, bits: int) -> Layout:
     """
     if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 64:
         raise ValueError(f"bits is {bits!r}; a cached value takes 1 to 64 bits")
-    row = Layout(layout.name, (Field("values", layout.values, Format(f"{bits}-bit", bits)),))
+    values = Field("values", layout.values, Format(f"{bits}-bit", bits))
+    row = Layout(f"{layout.name}, {bits} bits a value", (values,))
     if row.values * bits % 8:
         raise ValueError(f"{layout.name}: {row.values} values of {bits} bits end inside a byte")
     return row

@@ -120,14 +120,13 @@ def _family(inner: dict, values: dict, name: str) -> str:
             return "deepseek_v41"
         architectures = inner.get("architectures") or values.get("architectures")
         first = architectures[0] if isinstance(architectures, list) and architectures else None
-        if first in ARCHITECTURES:
+        if isinstance(first, str) and first in ARCHITECTURES:
             return ARCHITECTURES[first]
         if first is None:
             raise ValueError(f"{name}: model_type is missing; it says how the rest is to be read")
         stated = [first]
-    raise ValueError(
-        f"{name}: {stated[0]!r} is no architecture known here; known are {', '.join(sorted(READERS))}"
-    )
+    known = ", ".join(sorted(READERS))
+    raise ValueError(f"{name}: {stated[0]!r} is no architecture known here; known are {known}")
 
 
 ARCHITECTURES = {

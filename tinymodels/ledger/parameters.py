@@ -182,7 +182,7 @@ def _csa2(width: int, a: CSA2) -> Iterator[Weight]:
 
 
 def owner_weights(width: int, a: CSA2) -> Iterator[Weight]:
-    """What makes a full layer's entries and keys: all that a prefill needs of CED's first decoder layer."""
+    """What makes a full layer's entries and keys; a prefill needs no more of CED's decoder."""
     yield _linear("compressor.wkv", a.head_dim, width)
     if a.ratio > 1:
         yield _linear("compressor.wgate", a.head_dim, width)
