@@ -1,8 +1,19 @@
-"""From released models to the ones here: their configurations, and later their weights.
+"""From what others release to what runs here: a config.json to a config, weights to a model.
 
-`config_from` imports no torch.
+Importing this imports no torch: the bytes of a config.json are answered at once.
 """
 
 from .families import config_from
 
-__all__ = ["config_from"]
+__all__ = ["config_from", "load"]
+
+
+def load(model, state_dict, source: str = "transformers") -> None:
+    """Copy released weights into `model`; see `tinymodels.weights.load`.
+
+    source: whose names they have, "transformers". Errors: ValueError naming every tensor that is
+    missing, unknown or misshapen; the model is unchanged then.
+    """
+    from . import weights
+
+    weights.load(model, state_dict, source)
