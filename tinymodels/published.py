@@ -10,6 +10,7 @@ Nothing here is computed from anything else here: the ledger computes, the tests
 No torch, no numpy.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
@@ -259,10 +260,20 @@ def get(name: str) -> Published:
     """The published model of that name. Raises ValueError with the valid names and the nearest."""
     if isinstance(name, str) and name in PUBLISHED:
         return PUBLISHED[name]
-    near = get_close_matches(str(name).lower(), PUBLISHED, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise ValueError(
-        f"no published model is named {name!r}; {hint}The names are {', '.join(PUBLISHED)}"
+    near = nearest(str(name), PUBLISHED)
+    hint = f"did you mean {near}? " if near else ""
+    names = ", ".join(PUBLISHED)
+    raise ValueError(f"no published model is named {name!r}; {hint}The names are {names}")
+
+
+def nearest(typed: str, names: Iterable[str]) -> str | None:
+    """The name that a typing slip most likely meant: one that holds it whole, else a similar one."""
+    typed = typed.lower()
+    holding = [name for name in names if typed and typed in name.lower()]
+    return (
+        min(holding, key=len)
+        if holding
+        else next(iter(get_close_matches(typed, names, 1, 0.5)), None)
     )
 
 
