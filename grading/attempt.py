@@ -45,15 +45,10 @@ def _has_placeholder(answer: Any) -> bool:
 
 
 def _tree(answer: Any) -> ast.AST | None:
-    source = getattr(answer, "src", None)  # a triton kernel carries its own text
-    if not isinstance(source, str):
-        try:
-            source = inspect.getsource(inspect.unwrap(answer))
-        except (OSError, TypeError):
-            return None
+    inner = getattr(answer, "fn", answer)  # a triton kernel wraps the function it was made of
     try:
-        return ast.parse(textwrap.dedent(source))
-    except SyntaxError:
+        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(inner))))
+    except (OSError, TypeError, SyntaxError):
         return None
 
 

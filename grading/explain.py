@@ -16,13 +16,23 @@ def named_mistake(
     """The first misconception that gives what was seen, in every case; None if none does.
 
     Every case must agree: to name a mistake that the learner did not make is worse than
-    to name none.
+    to name none. An answer without a single finite number proves nothing (many roads lead
+    to NaN), so it gets no name.
     """
+    if not any(_says_something(observation) for observation in seen):
+        return None
     for mistake in exercise.misconceptions:
         pairs = zip(cases, seen, strict=True)
         if all(same(observe(exercise, mistake.answer, case.inputs), was) for case, was in pairs):
             return mistake
     return None
+
+
+def _says_something(observation: Observation) -> bool:
+    if observation.raised is not None:
+        return True
+    values = [output.values for output in observation.outputs.values()]
+    return any(v is None or np.isfinite(v).any() for v in values) or not values
 
 
 def same(left: Observation, right: Observation) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import tempfile
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from grading.runner import Row
@@ -34,8 +34,8 @@ def all_passed(rows: Sequence[Row]) -> bool:
 
 
 def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
-    """One table a notebook, with its total."""
-    console = console or Console()
+    """One table a notebook with its total, and below it what the checks saw."""
+    console = console or Console(highlight=False)
     for notebook in dict.fromkeys(row.notebook for row in rows):
         mine = [row for row in rows if row.notebook == notebook]
         earned, points, extra = total(mine)
@@ -44,15 +44,15 @@ def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
         for name in ("id", "exercise", "status"):
             table.add_column(name, no_wrap=name != "exercise")
         table.add_column("points", justify="right", no_wrap=True)
-        table.add_column("what the check saw", ratio=1)
         for row in mine:
             style = _STYLES.get(row.status, "red")
             title = f"{row.title} (optional)" if row.optional else row.title
             status = f"[{style}]{row.status.replace('_', ' ')}[/]"
-            table.add_row(
-                row.id, title, status, f"{row.earned:g}/{row.points:g}", _escape(row.message)
-            )
+            table.add_row(row.id, escape(title), status, f"{row.earned:g}/{row.points:g}")
         console.print(table)
+        for row in mine:
+            if row.message and row.status != "not_attempted":
+                console.print(f"{row.id}: {row.message}", markup=False)
 
 
 def write_json(rows: Sequence[Row], path: Path) -> None:
@@ -71,7 +71,3 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from grading.checks.ch01_decode import DECODE_LOOP
+from grading.checks.ch01_optional import DECODE_KERNEL, ONLINE_SOFTMAX
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part, call
 from grading.misconceptions.ch01_attention import ATTENTION
+from grading.misconceptions.ch01_cache import APPEND, BYTES
 from grading.references import ch01 as reference
 
 NOTEBOOK = "01__attention"
@@ -18,7 +26,8 @@ def attention_cases(draw: Draw) -> tuple[Case, ...]:
     heads, dim, new, more = draw.sizes(4)
     batch = draw.integer(2, 3)
     cases = []
-    for part, T, S in ((WHOLE, new, new), (CHUNK, new, new + more), (CHUNK, 1, more), (CHUNK, 2, more)):
+    chunks = ((new, new + more), (1, more), (2, more))
+    for part, T, S in ((WHOLE, new, new), *((CHUNK, T, S) for T, S in chunks)):
         inputs = {
             "query": draw.normal(batch, T, heads, dim),
             "key": draw.normal(batch, S, heads, dim),
@@ -55,4 +64,116 @@ CAUSAL_ATTENTION = Exercise(
     misconceptions=ATTENTION,
 )
 
-EXERCISES = (CAUSAL_ATTENTION,)
+
+STEPS = "one token at a time"
+CHUNKS = "chunks of any size"
+
+
+def append_cases(draw: Draw) -> tuple[Case, ...]:
+    heads, dim, first = draw.sizes(3)
+    batch = draw.integer(2, 3)
+    cases = []
+    for part, sizes in ((STEPS, (1, 1, 1, 1)), (CHUNKS, (first, 1, 1)), (CHUNKS, (2, first, 3))):
+        inputs: dict[str, Any] = {
+            name: draw.normal(batch, sum(sizes), heads, dim) for name in ("query", "key", "value")
+        }
+        says = f"B={batch}, H={heads}, D={dim}, chunks of {', '.join(map(str, sizes))} tokens"
+        cases.append(Case(part, says, inputs | {"sizes": sizes}))
+    return tuple(cases)
+
+
+def run_append(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Feed chunk after chunk, with the cache that the answer gave back the time before."""
+    cache, start, seen = None, 0, {}
+    for step, size in enumerate(inputs["sizes"], 1):
+        chunk = [inputs[name][:, start : start + size] for name in ("query", "key", "value")]
+        given = answer(cache, *chunk)
+        if not isinstance(given, tuple) or len(given) != 2:
+            return seen | {"the answer (a pair: output, cache)": given}
+        seen[f"output of chunk {step}"], cache = given
+        start += size
+    if not isinstance(cache, tuple) or len(cache) != 2:
+        return seen | {"keys kept": cache}
+    return seen | {"keys kept": cache[0], "values kept": cache[1]}
+
+
+def expected_append(inputs: Mapping[str, Any]) -> dict[str, Expected]:
+    query, key, value = (inputs[name] for name in ("query", "key", "value"))
+    output = reference.causal_attention(query, key, value)
+    wanted, start = {}, 0
+    for step, size in enumerate(inputs["sizes"], 1):
+        wanted[f"output of chunk {step}"] = Expected(output[:, start : start + size], "BTHD")
+        start += size
+    kept = {"keys kept": key, "values kept": value}
+    return wanted | {
+        name: Expected(np.asarray(x, np.float64), "BSHD") for name, x in kept.items()
+    }
+
+
+APPEND_AND_ATTEND = Exercise(
+    id="01.2",
+    title="Append and attend",
+    notebook=NOTEBOOK,
+    parts=(Part(STEPS, 2), Part(CHUNKS, 1)),
+    cases=append_cases,
+    run=run_append,
+    expected=expected_append,
+    hints=(
+        "While nothing is stored the cache is None, and the new keys and values are all there "
+        "is. Otherwise they go behind those in the cache.",
+        "torch.cat([old, new], dim=1) puts tokens behind tokens: axis 1 of [B, S, H, D].",
+        "Attend to all the keys and values, with the function of 01.1: the new tokens are the "
+        "last T of them. Return the output and the pair (all keys, all values).",
+    ),
+    misconceptions=APPEND,
+)
+
+BYTES_TEXT = "the bytes"
+ARGUMENTS = ("layers", "hidden_size", "query_heads", "kv_heads", "head_dim", "bits_per_number")
+
+
+def bytes_cases(draw: Draw) -> tuple[Case, ...]:
+    """Made-up models with all numbers different, and one real one: DeepSeek-V1 67B."""
+    models = [(95, 8192, 64, 8, 128, 16)]
+    for bits in (16, 4, 8):
+        layers, kv_heads, dim, more = draw.sizes(4)
+        # hidden size is not query heads x head dim: in real models it often is not, either
+        models.append((layers, 100 * dim + 36, kv_heads * more, kv_heads, 8 * dim, bits))
+    cases = []
+    for model in models:
+        inputs = dict(zip(ARGUMENTS, model, strict=True))
+        says = ", ".join(f"{name} {value:,}" for name, value in inputs.items())
+        cases.append(Case(BYTES_TEXT, says, inputs))
+    return tuple(cases)
+
+
+def expected_bytes(inputs: Mapping[str, Any]) -> dict[str, Expected]:
+    """Counted by laying the entries out: a key and a value for each kv head and layer."""
+    key = value = inputs["head_dim"] * inputs["bits_per_number"]
+    rows = [[key + value] * inputs["kv_heads"] for _ in range(inputs["layers"])]
+    bits = sum(map(sum, rows))
+    return {"bytes": Expected(np.array(bits / 8), kind="integer")}
+
+
+BYTES_PER_TOKEN = Exercise(
+    id="01.4",
+    title="Bytes per token",
+    notebook=NOTEBOOK,
+    parts=(Part(BYTES_TEXT, 2),),
+    cases=bytes_cases,
+    run=call(*ARGUMENTS, output="bytes"),
+    expected=expected_bytes,
+    hints=(
+        "What does one token leave behind in one layer, for one kv head? A key and a value of "
+        "head_dim numbers each.",
+        "Multiply by the kv heads (not the query heads) and by the layers. Eight bits are one "
+        "byte; divide at the end, with //.",
+        "Two of the arguments play no part: the hidden size and the number of query heads.",
+    ),
+    misconceptions=BYTES,
+)
+
+EXERCISES = (
+    CAUSAL_ATTENTION, APPEND_AND_ATTEND, DECODE_LOOP, BYTES_PER_TOKEN, ONLINE_SOFTMAX,
+    DECODE_KERNEL,
+)  # fmt: skip
