@@ -110,10 +110,12 @@ function build({ model, el }, draw, { side = true } = {}) {
   const place = () => inputs.forEach((each) => each.place(settings[each.name]));
 
   function move(wanted, changed) {
-    const known = model.get("views")[keyOf(wanted)];
+    const views = model.get("views");
+    const at = keyOf(wanted);
+    const known = views[model.get("leads")[at + changed] ?? at];
     settings = wanted;
     if (known) {
-      view = known;
+      ({ settings, view } = known);
       place();
       paint(true);
     }
@@ -123,11 +125,12 @@ function build({ model, el }, draw, { side = true } = {}) {
   }
   const answered = () => {
     const shown = model.get("shown");
+    const known = Boolean(model.get("views")[keyOf(settings)]);
     if (shown.turn < turn) {
-      if (model.get("views")[keyOf(settings)]) return;
+      if (known) return;
       view = shown.view; // still worth showing; the controls have moved on and stay where they are
     } else {
-      if (keyOf(shown.settings) === keyOf(settings) && shown.view.alt === view.alt) return;
+      if (known && keyOf(shown.settings) === keyOf(settings)) return; // it is on the page already
       ({ settings, view, turn } = shown);
       place();
     }

@@ -6,11 +6,12 @@ View: the numbers, the sentences, the marks of the chart as fractions of its axi
 picture that a notebook shows wherever no kernel runs.
 
 Two ways lead from a control to a new View. Where the settings are few, all Views are sent once
-(`views`) and the browser looks the new one up. Where they are many, the browser sends `asked`
-and Python answers with `shown`.
+(`views`) and the browser looks the new one up, even while the kernel is busy. Where they are
+many, the browser sends `asked` and Python answers with `shown`.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ class Widget(anywidget.AnyWidget):
     start = traitlets.Dict().tag(sync=True)  # where Reset leads back to
     asked = traitlets.Dict().tag(sync=True)  # browser -> Python: {settings, changed, turn}
     shown = traitlets.Dict().tag(sync=True)  # Python -> browser: {settings, view, turn}
-    views = traitlets.Dict().tag(sync=True)  # {key: view}, where all fit
+    views = traitlets.Dict().tag(sync=True)  # {key: {settings, view}}, where all are sent
+    leads = traitlets.Dict().tag(sync=True)  # {key + changed: key}, where a move moves others too
 
     def __init__(self, title: str, controls: tuple[Control, ...], start: dict, **traits: Any):
         self._controls = controls
@@ -110,6 +112,7 @@ class Widget(anywidget.AnyWidget):
             controls=[asdict(control) for control in controls],
             start=start,
             shown=self._see(start, 0),
+            **self._everything(),
             **traits,
         )
 
@@ -136,6 +139,10 @@ class Widget(anywidget.AnyWidget):
                 )
         return {control.name: settings[control.name] for control in self._controls}
 
+    def all_settings(self) -> Iterable[dict]:
+        """Every state of the controls, where they are few enough to send all Views at once."""
+        return ()
+
     # -------- the shell
 
     @property
@@ -157,6 +164,18 @@ class Widget(anywidget.AnyWidget):
         for name, value in changes.items():
             settled = self.settle({**self.settings, name: value}, name)
             self.shown = self._see(settled, self.shown["turn"])
+
+    def _everything(self) -> dict:
+        views, leads = {}, {}
+        for settings in self.all_settings():
+            views[key(settings)] = {"settings": settings, "view": asdict(self.look(settings))}
+            for control in self._controls:
+                for value in control.values:
+                    wanted = {**settings, control.name: value}
+                    settled = key(self.settle(wanted, control.name))
+                    if settled != key(wanted):
+                        leads[key(wanted) + control.name] = settled
+        return {"views": views, "leads": leads}
 
     def _see(self, settings: dict, turn: int) -> dict:
         return {"settings": settings, "view": asdict(self.look(settings)), "turn": turn}
