@@ -217,6 +217,16 @@ def test_no_false_tie_in_float32():
         assert torch.equal(back, (scales[:, None] * expected).float())
 
 
+def test_no_false_tie_with_a_float32_scale():
+    """1.7039864 / 1.6037519 is 1.0625000093: above the tie of 1 and 1.125, but by less than
+    float32 can tell from it. The nearest E4M3 value is 1.125."""
+    x = torch.tensor([718.48083, 1.7039864])
+    codes, scales = formats.quantise(x, FP8_F32, 128)
+    assert scales.item() == pytest.approx(1.6037519, rel=1e-8)
+    assert (x[1] / scales).item() == 1.0625
+    assert formats.decode(codes, E4M3).tolist() == [448, 1.125]
+
+
 def test_short_last_block_stands_alone():
     x = torch.randn(2, 3, 37, generator=torch.Generator().manual_seed(3))
     codes, scales = formats.quantise(x, FP4, 16)

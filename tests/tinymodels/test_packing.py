@@ -216,6 +216,12 @@ def test_float_rows_are_exact(fmt, dtype):
     assert all(torch.equal(back[k], values[k]) for k in values)
 
 
+def test_float64_is_rounded_once_to_bf16():
+    above = torch.tensor([[1 + 2.0**-8 + 2.0**-40] * 3], dtype=torch.float64)
+    layout = layouts.plain("kv", BF16, latent=3)
+    assert unpack(layout, pack(layout, {"latent": above}))["latent"].tolist() == [[1 + 2.0**-7] * 3]
+
+
 def test_any_view_of_bytes_and_numbers_will_do():
     layout = layouts.latent_fp8(150, 6)  # 150 + 8 + 12: nothing is aligned to 4 bytes
     values = random_values(layout, seed=2, lead=(2, 5))
