@@ -157,7 +157,7 @@ def test_config_of_takes_names_configs_and_entries():
 
 def test_no_torch_no_numpy():
     code = (
-        "import sys, tinymodels.published, tinymodels.ledger, tinymodels.families, tinymodels.convert;"
+        "import sys, tinymodels.ledger, tinymodels.families, tinymodels.convert;"
         "print([m for m in ('torch', 'numpy', 'rich') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -44,15 +44,18 @@ def exact(
     open_state: the buffers of half-built groups, whole whatever n is. total: their sum and
     the constant state of recurrent layers.
     """
-    config = config_of(model)
-    rows = per_layer(config, tokens, batch, row, kv_bits)
-    held = {
-        "global": sum(r["main"] + r["index"] for r in rows),
-        "window": sum(r["window"] for r in rows),
-        "open_state": batch * sum(p.open_values for p in plan(config)) * OPEN_STATE_BYTES,
-    }
-    held["total"] = sum(held.values()) + constant(config, batch)
-    return held
+    _count("tokens", tokens, 0)
+    _count("batch", batch, 1)
+    layers = plan(config_of(model), row, kv_bits)
+
+    def rows(*kinds: str) -> int:
+        stores = (getattr(p, kind) for p in layers for kind in kinds)
+        return batch * sum(s.nbytes(tokens) for s in stores if s)
+
+    opened = batch * OPEN_STATE_BYTES * sum(p.open_values for p in layers)
+    held = {"global": rows("main", "index"), "window": rows("window"), "open_state": opened}
+    state = batch * STATE_BYTES * sum(p.constant_values for p in layers)
+    return {**held, "total": sum(held.values()) + state}
 
 
 def per_layer(
