@@ -10,12 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from reference_rows import expected_row
 from safetensors.torch import load_file
 
 from tinymodels import layouts
 from tinymodels.cache.packing import pack, unpack
 from tinymodels.layouts import BF16, E2M1, E4M3, F32, F64, UE8M0, Field, Layout
+
+from .reference_rows import expected_row
 
 GOLDEN = load_file(Path(__file__).parents[1] / "golden" / "quant_units.safetensors")
 
