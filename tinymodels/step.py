@@ -17,12 +17,14 @@ class Step:
     """One chunk of T tokens whose first stands at position `start`.
 
     kernels: "triton" or "torch", how attention is computed; None: compiled Triton on CUDA where
-    no gradient is needed, plain torch otherwise.
+    no gradient is needed, plain torch otherwise. losses: while training, what layers want to be
+    trained on besides the text (an indexer's distance from attention); None: not asked for.
     """
 
     tokens_BT: Int[Tensor, "B T"]
     start: int = 0
     kernels: str | None = None
+    losses: tuple[Tensor, ...] | None = None
 
     @cached_property
     def positions_T(self) -> Int[Tensor, "T"]:

@@ -8,7 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from . import config as config_kinds
+from .attention.dsa import DSA
 from .attention.mha import MHA
+from .attention.mla import MLA
 from .cache import ModelCache
 from .cache.rows import Storage
 from .config import GQA, Dense, ModelConfig
@@ -24,6 +27,10 @@ def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
     match attention:
         case GQA(kv_source=None):
             return MHA(config.width, attention, parts)
+        case config_kinds.MLA(indexer=None):
+            return MLA(config.width, attention, parts, config.norm_eps)
+        case config_kinds.MLA():
+            return DSA(config.width, attention, parts, config.norm_eps)
     raise ValueError(f"layer {layer}: {attention} can be counted but not run")
 
 
@@ -121,10 +128,24 @@ class Transformer(nn.Module):
 
     def _run(self, tokens_BT, cache: ModelCache | None, kernels: str | None):
         step = Step(tokens_BT, 0 if cache is None else cache.length, kernels)
-        x_BTX = self.embed(tokens_BT)
+        return self._through_layers(step, cache)[0]
+
+    def _through_layers(self, step: Step, cache: ModelCache | None = None):
+        x_BTX = self.embed(step.tokens_BT)
         for i, layer in enumerate(self.layers):
             x_BTX, step = layer(x_BTX, step, None if cache is None else cache.layers[i])
-        return self.head(self.norm(x_BTX))
+        return self.head(self.norm(x_BTX)), step
+
+    def with_losses(
+        self, tokens_BT: Int[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B T V"], tuple[Tensor, ...]]:
+        """For training: logits, and what layers want to be trained on besides the text.
+
+        An indexer is one such layer (see `attention/dsa.py`); most models have none.
+        """
+        self._check_tokens(tokens_BT)
+        logits_BTV, step = self._through_layers(Step(tokens_BT, losses=()))
+        return logits_BTV, step.losses
 
     def prefill(
         self,

@@ -87,6 +87,10 @@ class Rows:
         """What is stored back to numbers."""
         return unpack(self.layout, stored["row"], self.dtype) if "row" in stored else stored
 
+    def as_stored(self, numbers: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What would come back if these numbers were rows: rounded as rows are, kept nowhere."""
+        return self.decode(self.encode(numbers))
+
     @property
     def row_bytes(self) -> int:
         """Bytes of one row, taken from the storage itself."""
