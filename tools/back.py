@@ -26,12 +26,13 @@ def back(root: Path, notebook: Path) -> str:
     edited = [known(node) for node in load(target.path).cells if node.source.strip()]
     if target.folder == EXERCISES:
         edited = with_solutions(target, source, edited)
-    text = source.head + "".join(merged(source, edited)).rstrip("\n") + "\n"
-    if text == target.source.read_text(encoding="utf-8"):
+    contents = [cell.content for cell in edited]
+    if contents == [cell.content for cell in source.cells]:
         return f"{target.name}: nothing to bring back"
+    text = source.head + "".join(merged(source, edited)).rstrip("\n") + "\n"
     again = percent.parse(text, target.source)  # must read as what was meant
     solutions.check_regions(again)
-    if [cell.content for cell in again.cells] != [cell.content for cell in edited]:
+    if [cell.content for cell in again.cells] != contents:
         raise ValueError(f"{target.name}: its cells cannot be written as percent text")
     write(target.source, text)
     return f"{target.name}: brought back to {FOLDERS[target.folder]}/{target.source.name}"
@@ -112,9 +113,10 @@ def merged(source: percent.Source, edited: list[Cell]) -> list[str]:
     own: dict[tuple, list[str]] = {}
     for cell in source.cells:
         own.setdefault(cell.content, []).append(cell.raw)
+    last = source.cells[-1].raw
     chunks = []
     for cell in edited:
         kept = own.get(cell.content)
         raw = kept.pop(0) if kept else percent.write_cell(cell)
-        chunks.append(raw.rstrip("\n") + "\n\n" if not raw.endswith("\n\n") else raw)
+        chunks.append(raw.rstrip("\n") + "\n\n" if raw == last else raw)
     return chunks

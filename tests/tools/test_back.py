@@ -37,6 +37,16 @@ def test_an_edit_touches_its_cell_only(built):
     assert source(built, "lessons") == before.replace("print(halve(7))", text)
 
 
+def test_cells_that_were_not_edited_keep_their_odd_spacing(built):
+    path = built / "sources/lessons" / f"{STEM}.py"
+    odd = path.read_text().replace("# %%\ndef", "\n\n# %%  \ndef").replace("2\n\n# %%", "2\n# %%")
+    path.write_text(odd + "\n\n")
+    assert edit(built, "notebooks", lambda nb: None) == 0
+    assert path.read_text() == odd + "\n\n"
+    assert edit(built, "notebooks", lambda nb: nb.cells[3].update(source="halve(5)")) == 0
+    assert path.read_text() == odd.replace("print(halve(7))", "halve(5)")
+
+
 def test_new_moved_and_removed_cells(built):
     def rearrange(notebook):
         notebook.cells[2].source = "## Sixths\n\n`x` as text"
