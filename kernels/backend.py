@@ -177,6 +177,13 @@ def processors(device) -> int:
     return OFFLINE_PROCESSORS if name == "offline" else 1
 
 
+def vendor() -> str:
+    """"cuda" or "hip": for which maker's chips triton compiles in this process."""
+    import triton
+
+    return triton.runtime.driver.active.get_current_target().backend
+
+
 def use_triton(impl: str | None, dtypes, **tensors) -> bool:
     """Whether a call on these named tensors goes to the Triton kernel (else to the twin).
 

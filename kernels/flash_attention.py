@@ -112,7 +112,7 @@ def _attend_block(
     query, key, value, lengths, output,
     scale_log2, tokens, entries, window,
     query_b, query_t, query_h, query_d, key_b, key_s, key_k, key_d,
-    value_b, value_s, value_k, value_d, output_b, output_t, output_h,
+    value_b, value_s, value_k, value_d,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
 ):
@@ -171,8 +171,9 @@ def _attend_block(
         highest_T = higher_T
 
     output_TV = output_TV / tl.where(total_T > 0, total_T, 1.0)[:, None]
-    tl.store(output + batch * output_b + token_at * output_t + head * output_h
-             + value_dim[None, :], output_TV.to(output.dtype.element_ty),
+    output_row = (batch * tokens + token_at) * HEADS + head
+    tl.store(output + output_row * VALUE_DIM + value_dim[None, :],
+             output_TV.to(output.dtype.element_ty),
              mask=(token[:, None] < tokens) & (value_dim[None, :] < VALUE_DIM))
 
 
@@ -184,7 +185,7 @@ def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, sizes):
     _attend_block[(programs,)](
         query_BTHD, key_BSKD, value_BSKD, lengths_B, output,
         scale * LOG2_E, T, S, S if window is None else min(window, S),
-        *query_BTHD.stride(), *key_BSKD.stride(), *value_BSKD.stride(), *output.stride()[:3],
+        *query_BTHD.stride(), *key_BSKD.stride(), *value_BSKD.stride(),
         HEADS=H, GROUP=H // sizes["K"], DIM=D, VALUE_DIM=Dv, **blocks)
     return output
 
@@ -201,7 +202,8 @@ def _blocks(tokens, entries, dim, value_dim, dtype):
     # has no matrix instruction of full precision, so its products need many registers.
     block_t, block_s, warps, stages = (128, 64, 8, 2) if widest <= 128 else (64, 32, 8, 2)
     if widest <= 128 and (dim < block_d or value_dim < block_v):
-        block_t, warps = 64, 4  # masks along the head dim take registers as well
+        # Masks along the head dim take registers as well.
+        block_s = 64 if backend.vendor() == "hip" else 32
     if dtype == torch.float32:
         block_t, block_s, warps, stages = 32, 16, 8, 1
     return dict(BLOCK_T=block_t, BLOCK_S=block_s, BLOCK_D=block_d, BLOCK_V=block_v,
