@@ -78,7 +78,7 @@ def parse(text: str, path: Path) -> Source:
     cells = []
     for node, chunk, line in zip(parsed, chunks, lines):
         metadata = _known(dict(node.metadata), f"{path}:{line}")
-        cells.append(Cell(node.cell_type, node.source, metadata, line, chunk))
+        cells.append(Cell(node.cell_type, node.source.rstrip("\n"), metadata, line, chunk))
     return Source(path, head, tuple(cells))
 
 
