@@ -104,6 +104,8 @@ def _integer(option: str, text: str, least: int) -> int:
 
 def _subject(name: str, options: argparse.Namespace) -> Subject:
     bits = None if options.kv_bits is None else _integer("--kv-bits", options.kv_bits, 1)
+    if bits is not None and bits > 64:
+        raise UsageError(f"--kv-bits is {bits}; a cached value takes 1 to 64 bits")
     if bits is not None and options.layout == "bf16":
         raise UsageError("--layout bf16 and --kv-bits both choose the row; give one of them")
     config, status, source = _model(name)

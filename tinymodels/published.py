@@ -267,14 +267,11 @@ def get(name: str) -> Published:
 
 
 def nearest(typed: str, names: Iterable[str]) -> str | None:
-    """The name that a typing slip most likely meant: one that holds it whole, else a similar one."""
-    typed = typed.lower()
-    holding = [name for name in names if typed and typed in name.lower()]
-    return (
-        min(holding, key=len)
-        if holding
-        else next(iter(get_close_matches(typed, names, 1, 0.5)), None)
-    )
+    """The name that a slip most likely meant: one that holds it whole, else a similar one."""
+    typed, known = typed.lower(), {name.lower(): name for name in names}
+    holding = [name for name in known if typed and typed in name]
+    close = sorted(holding, key=len) or get_close_matches(typed, known, n=1, cutoff=0.5)
+    return known[close[0]] if close else None
 
 
 def config_of(model: "str | ModelConfig | Published") -> ModelConfig:

@@ -9,6 +9,9 @@ from typing import Any
 
 MOST_LAYERS = 10_000  # beyond this a number is a slip, and would fill the memory here
 
+# Fields that real multimodal files repeat with another meaning, and that no byte depends on.
+INNER_WINS = frozenset({"vocab_size", "tie_word_embeddings"})
+
 _ABSENT = object()
 _REQUIRED = object()
 
@@ -126,18 +129,18 @@ class Fields:
     # ------------------------------------------------------------ inside
 
     def _raw(self, names: tuple[str, ...]) -> Any:
-        """The value under the first of `names` that is there. Two that differ are refused."""
-        found = [
-            (place + name, values[name])
-            for place, values in (("", self.values), ("(outside) ", self.outer))
-            for name in names
-            if name in values
-        ]
+        """The value under the first of `names` that is there, inner before outer.
+
+        Two that differ are refused, unless they say nothing about the cache.
+        """
+        places = ((self.values, "" if not self.outer else " inside"), (self.outer, " around it"))
+        found = [(n + where, v[n]) for v, where in places for n in names if n in v]
         stated = [f for f in found if f[1] is not None]
         for name, value in stated[1:]:
-            if value != stated[0][1]:
+            if value != stated[0][1] and not INNER_WINS.intersection(names):
+                first, first_value = stated[0]
                 self.refuse(
-                    f"{stated[0][0]} is {stated[0][1]!r} but {name} is {value!r}", "they must agree"
+                    f"{first} is {first_value!r} but {name} is {value!r}", "they must agree"
                 )
         if stated:
             return stated[0][1]

@@ -73,7 +73,8 @@ def load(path: Path) -> ModelConfig:
         raise ValueError(f"{path}: is nested too deeply; a config.json is a small object") from None
     except ValueError as problem:
         raise ValueError(f"{path}: is not JSON ({problem})") from None
-    return config_from(values, path.parent.name if path.name == "config.json" else path.name)
+    folder = path.resolve().parent.name
+    return config_from(values, folder if folder and path.name == "config.json" else path.name)
 
 
 def _no_constant(text: str):

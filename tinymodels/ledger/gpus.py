@@ -5,11 +5,10 @@ aside for activations, workspace or fragmentation, so a real engine holds somewh
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 from ..config import ModelConfig, RowFormat
-from ..published import config_of
+from ..published import config_of, nearest
 from .memory import exact
 from .parameters import parameters
 
@@ -55,8 +54,8 @@ def gpu(name: str) -> Gpu:
     known = {plain(key): card for key, card in GPUS.items()}
     if plain(name) in known:
         return known[plain(name)]
-    near = get_close_matches(plain(name), known, n=1, cutoff=0.5)
-    hint = f"did you mean {known[near[0]].name}? " if near else ""
+    near = nearest(plain(name), known)
+    hint = f"did you mean {known[near].name}? " if near else ""
     raise ValueError(f"no card is named {name!r}; {hint}The names are {', '.join(GPUS)}")
 
 
