@@ -47,7 +47,7 @@ STAMP = VENV / "course-stamp.json"  # written last: its presence means a whole e
 UNFINISHED = VENV / "course-unfinished.json"  # written first, removed last
 LOG = VENV / "course-install.log"
 TORCH = "torch==2.13.0"
-ROOM = 2_500_000_000  # bytes a first build needs at least: 1.3 GB stay, the rest is unpacking
+ROOM = 3_500_000_000  # bytes a first build needs at least: 2.7 GB stay, the rest is unpacking
 PACKAGES = "torch numpy jupyterlab ipykernel ipywidgets nbclient pytest xdist nbval rich"
 PROBE = (
     "import sys, importlib.util as u; "
@@ -193,7 +193,7 @@ def create_environment(wanted):
     free = shutil.disk_usage(ROOT).free
     if free < ROOM:
         raise OSError(errno.ENOSPC, "")
-    note("Making the environment in .venv/ (the first time only: a few minutes, 1.3 to 6 GB).")
+    note("Making the environment in .venv/ (the first time only: a few minutes, 3 to 6 GB).")
     VENV.mkdir()
     UNFINISHED.write_text(json.dumps(wanted), encoding="utf-8")
     python = getattr(sys, "_base_executable", None) or sys.executable

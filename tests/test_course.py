@@ -204,10 +204,16 @@ def test_lost_packages_are_installed_again(built):
     assert built.calls() == ["pip torch==2.13.0", f"pip -e {built.root}[test]"]
 
 
+def heed_ctrl_c():
+    """Undo what a shell does to jobs in the background: they ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_build_is_repaired(clone, how):
     first = subprocess.Popen(clone.command("doctor"), env=clone.environment(PIP_WAITS="3"),
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             preexec_fn=heed_ctrl_c)
     deadline = time.monotonic() + 60
     while not (clone.log.exists() and "pip torch" in clone.log.read_text()):
         assert time.monotonic() < deadline
