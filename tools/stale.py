@@ -52,7 +52,8 @@ def cells_of(notebook: nbformat.NotebookNode) -> tuple[percent.Cell, ...]:
 def stale(target: Target) -> Iterator[Problem]:
     """What differs between a target's source and what was built, with notebook and cell."""
     if not target.path.exists():
-        yield Problem(target.name, None, "stale", f"not built; {advice(target)}")
+        message = f"not built; run `python -m tools build {target.stem}`"
+        yield Problem(target.name, None, "stale", message)
         return
     notebook = load(target.path)
     want, have = expected_cells(target), cells_of(notebook)
