@@ -112,7 +112,7 @@ def _attend_block(
     query, key, value, lengths, output,
     scale_log2, tokens, entries, window,
     query_b, query_t, query_h, query_d, key_b, key_s, key_k, key_d,
-    value_b, value_s, value_k, value_d,
+    value_b, value_s, value_k, value_d, output_b, output_t, output_h,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
 ):
@@ -171,9 +171,8 @@ def _attend_block(
         highest_T = higher_T
 
     output_TV = output_TV / tl.where(total_T > 0, total_T, 1.0)[:, None]
-    output_row = (batch * tokens + token_at) * HEADS + head
-    tl.store(output + output_row * VALUE_DIM + value_dim[None, :],
-             output_TV.to(output.dtype.element_ty),
+    tl.store(output + batch * output_b + token_at * output_t + head * output_h
+             + value_dim[None, :], output_TV.to(output.dtype.element_ty),
              mask=(token[:, None] < tokens) & (value_dim[None, :] < VALUE_DIM))
 
 
@@ -185,7 +184,7 @@ def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, sizes):
     _attend_block[(programs,)](
         query_BTHD, key_BSKD, value_BSKD, lengths_B, output,
         scale * LOG2_E, T, S, S if window is None else min(window, S),
-        *query_BTHD.stride(), *key_BSKD.stride(), *value_BSKD.stride(),
+        *query_BTHD.stride(), *key_BSKD.stride(), *value_BSKD.stride(), *output.stride()[:3],
         HEADS=H, GROUP=H // sizes["K"], DIM=D, VALUE_DIM=Dv, **blocks)
     return output
 
