@@ -2,8 +2,31 @@
 
     explorer.py       layers, heads, bytes, context -> bytes a token and in all
     ladder.py         from 389,120 bytes a token to 890, one idea at a time
-    xray.py           a decode, step by step: rows written, read, reused
+    xray.py           a decode, step by step: rows written, read, computed again
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
+`from tinymodels.widgets import BytesExplorer, Ladder, XRay, record, ledger_widget` works too,
+and imports only what is asked for.
 """
+
+from importlib import import_module
+
+_HOMES = {
+    "BytesExplorer": "explorer",
+    "Ladder": "ladder",
+    "XRay": "xray",
+    "record": "xray",
+    "ledger_widget": "ledger_table",
+    "bytes_text": "plot",
+    "figure": "plot",
+    "show": "plot",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -90,7 +90,7 @@ YARDSTICKS = (
     Yardstick("a phone's memory", "phones' memories of 8 GB", 8_000_000_000, "8 GB"),
     Yardstick("one 80 GB card", "cards of 80 GB", 80_000_000_000, "80 GB"),
 )
-AXIS = (1e3, 1e13)  # 1 kB to 10 TB, a tenfold step everywhere
+AXIS = (1e3, 1e14)  # 1 kB to 100 TB: whatever the controls say lies between
 TICKS = ((1e3, "1 kB"), (1e6, "1 MB"), (1e9, "1 GB"), (1e12, "1 TB"))
 
 
@@ -112,9 +112,9 @@ def compare(nbytes: int, stick: Yardstick) -> str:
 
 
 def along(nbytes: float) -> float:
-    """Where a number of bytes stands on the chart's axis, 0 to 1; outside it, at its end."""
+    """Where a number of bytes stands on the chart's axis, 0 to 1."""
     low, high = (log10(end) for end in AXIS)
-    return min(1.0, max(0.0, (log10(max(nbytes, 1)) - low) / (high - low)))
+    return (log10(nbytes) - low) / (high - low)
 
 
 def look(shape: Shape) -> View:
@@ -190,7 +190,7 @@ class BytesExplorer(Widget):
             ax.text(bar["end"] + 0.012, row, bar["text"], va="center")
         ax.set_yticks(range(len(bars)), [bar["label"] for bar in bars])
         ax.set_xticks(*zip(*((tick["at"], tick["text"]) for tick in view.chart["ticks"])))
-        ax.set(xlim=(0, 1.08), xlabel="each mark is a thousand times the one before")
+        ax.set(xlim=(0, 1.12), xlabel="each mark is a thousand times the one before")
         ax.grid(axis="y", visible=False)
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()

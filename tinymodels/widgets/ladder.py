@@ -238,7 +238,7 @@ class Ladder(Widget):
             ax.text(row["end"] + 0.012, at, text, va="center", fontweight=weight)
         ax.set_yticks(range(len(rows)), [row["label"] for row in rows])
         ax.set_xticks(*zip(*((tick["at"], tick["text"]) for tick in view.chart["ticks"])))
-        ax.set(xlim=(0, 1.25), xlabel="bytes a token; each mark is ten times the one before")
+        ax.set(xlim=(0, 1.3), xlabel="bytes a token; each mark is ten times the one before")
         ax.grid(axis="y", visible=False)
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()

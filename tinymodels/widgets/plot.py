@@ -119,7 +119,7 @@ def show(fig: Figure, alt: str) -> None:
 
 # ---------------------------------------------------------------- numbers of bytes
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def exact(n: int | float) -> str:
@@ -135,13 +135,13 @@ def bytes_short(n: int | float) -> str:
         raise ValueError(f"{n} bytes: a number of bytes is not negative")
     if n < 1000:
         return "1 byte" if n == 1 else f"{exact(n)} bytes"
-    unit, value = 0, Fraction(n)
-    while value >= 1000 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    if round(value, digits) >= 1000 and unit < len(_UNITS) - 1:  # 999,999 is 1.00 MB
-        value, unit, digits = value / 1000, unit + 1, 2
-    return f"{float(value):,.{digits}f} {_UNITS[unit]}"
+    value = Fraction(n) / 1000
+    for unit in _UNITS:
+        for digits in (2, 1, 0):  # 9.99, 99.9, 999: what rounds to one digit more moves on
+            if round(value, digits) < 10 ** (3 - digits):
+                return f"{float(round(value, digits)):.{digits}f} {unit}"
+        value /= 1000
+    return f"{float(value * 1000):,.0f} {_UNITS[-1]}"
 
 
 def bytes_text(n: int | float) -> str:

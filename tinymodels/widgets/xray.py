@@ -92,7 +92,8 @@ def record(
                     agree=bool(logits_V.argmax() == plain_V.argmax()),
                 )
             )
-    return Trace(tuple(labels), len(cache.layers), tuple(steps))
+    shown = (label.replace("\n", "↵") for label in labels)
+    return Trace(tuple(shown), len(cache.layers), tuple(steps))
 
 
 @contextmanager

@@ -1,0 +1,14 @@
+"""A model small enough to record in a moment; no dimension equals another."""
+
+from tinymodels.config import GQA, Dense, ModelConfig, Rope, uniform
+
+TOKENS = (7, 3, 3, 9, 1, 12, 5)
+LABELS = ("<bos>", "Ada", " lives", " in", " a", " tent", ".")
+
+
+def make_model(window=None, seed=3):
+    from tinymodels.transformer import Transformer
+
+    attention = GQA(6, 3, 10, rope=Rope(10, pairs="half"), window=window)
+    config = ModelConfig("small", 13, 30, uniform(3, attention, Dense(17)), context=40)
+    return Transformer(config, seed=seed).eval()
