@@ -17,6 +17,7 @@ from kernels import first_import
 
 # Every kernel that `check`, `compile` and `bench` know. One line a kernel.
 KERNELS = (
+    "first_kernels",
     "flash_attention",
     "decode_attention",
 )
@@ -33,7 +34,7 @@ class _Package(types.ModuleType):
 
     def __setattr__(self, name, value):
         if name in KERNELS and isinstance(value, types.ModuleType):
-            value = getattr(value, name)
+            value = getattr(value, name, value)  # a file of several kernels stays a module
         super().__setattr__(name, value)
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import asdict
 
 import kernels
 from kernels import backend
@@ -23,9 +24,11 @@ def main(argv=None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    checking = commands.add_parser("check", help="every kernel against its twin")
     compiling = commands.add_parser("compile", help="compile for a GPU; none is needed")
     compiling.add_argument("--target", required=True, help="sm_80, sm_90, sm_100, sm_120, gfx942")
-    for command, run in ((compiling, _compile),):
+    timing = commands.add_parser("bench", help="speed against the card's limits; needs a GPU")
+    for command, run in ((checking, _check), (compiling, _compile), (timing, _bench)):
         command.add_argument("names", nargs="*", metavar="KERNEL", help="all, if none is named")
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
         command.set_defaults(run=run)
@@ -37,6 +40,24 @@ def _names(options) -> list[str]:
     if unknown:
         raise ValueError(f"no kernel {unknown[0]!r}; there are: {', '.join(kernels.KERNELS)}")
     return options.names or list(kernels.KERNELS)
+
+
+def _check(options) -> int:
+    names = _names(options)
+    if not backend.current().runs_triton:
+        raise backend.TritonUnavailable(f"nothing to check here: {backend.current().reason}")
+    from kernels import check, gates
+
+    found = [check.check_shape(name, shape) for name in names
+             for shape in gates.module(name).SMALL]
+    problems = [one for one in found if one.problem]
+    if options.json:
+        print(json.dumps([{**asdict(one), "problem": one.problem} for one in found], indent=1))
+    else:
+        print(check.show(found))
+        print(f"{len(found)} checked, backend {backend.current().name}: "
+              f"{f'{len(problems)} failed' if problems else 'all equal'}")
+    return 1 if problems else 0
 
 
 def _compile(options) -> int:
@@ -56,6 +77,25 @@ def _compile(options) -> int:
         print(f"{len(found)} launches compiled for {target.name}: "
               f"{'all fit' if fits else 'some do not fit'}")
     return 0 if fits else 1
+
+
+def _bench(options) -> int:
+    names = _names(options)
+    if backend.current().name != "cuda":
+        raise backend.TritonUnavailable(
+            f"bench times compiled kernels on a GPU, and there is none to use here "
+            f"({backend.current().reason})")
+    from kernels import bench
+
+    card = bench.measure_card()
+    found = bench.bench_kernels(names, card)
+    path = bench.record(card, found)
+    if options.json:
+        print(path.read_text(), end="")
+    else:
+        print(bench.show(card, found))
+        print(f"written to {path}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -77,7 +77,8 @@ def entry_counts(lengths: Tensor | None, batch: int, entries: int, device) -> Te
         return None
     if not isinstance(lengths, Tensor) or lengths.dtype not in (torch.int32, torch.int64):
         kind = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
-        raise ValueError(f"lengths is {kind}; expected an int32 or int64 tensor of shape ({batch},)")
+        raise ValueError(f"lengths is {kind}; expected a tensor of int32 or int64 and of shape "
+                         f"({batch},)")
     if tuple(lengths.shape) != (batch,):
         raise ValueError(f"lengths has shape {tuple(lengths.shape)}; expected ({batch},)")
     if lengths.device != device:

@@ -146,7 +146,7 @@ def compile_kernels(target: Target, names) -> list[Compiled]:
         for shape in gates.module(name).REAL:
             label = f"{shape.label} {str(shape.dtype).removeprefix('torch.')}"
             found += compile_call(
-                target, label, lambda: gates.call(name, shape.arguments(), "triton"))  # noqa: B023
+                target, label, lambda: gates.call(name, shape, shape.arguments(), "triton"))  # noqa: B023
     return found
 
 

@@ -47,7 +47,7 @@ def decode_attention(
     *,
     scale: float | None = None,
     window: int | None = None,
-    lengths: Int[Tensor, "B"] | None = None,
+    lengths: Int[Tensor, " B"] | None = None,
     splits: int | None = None,
     impl: str | None = None,
 ) -> Float[Tensor, "B 1 H Dv"]:

@@ -49,7 +49,7 @@ def flash_attention(
     *,
     scale: float | None = None,
     window: int | None = None,
-    lengths: Int[Tensor, "B"] | None = None,
+    lengths: Int[Tensor, " B"] | None = None,
     impl: str | None = None,
 ) -> Float[Tensor, "B T H Dv"]:
     """Causal attention of T new tokens over S entries, the last T of which are their own.

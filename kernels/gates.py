@@ -10,6 +10,7 @@ A kernel NAME is `kernels/NAME.py` with
 A shape is a frozen dataclass with a `label`, a `dtype` and `arguments(device, seed)`, the
 keyword arguments of the public function (`kernels.attention_shape` has one for
 attention). Tensors may stay unfilled when the backend is `offline`: nothing reads them.
+A file with several small kernels has shapes that name their `function`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"kernels.{name}")
 
 
-def call(name: str, arguments: dict[str, Any], impl: str | None = None):
-    """The public function on these arguments."""
-    return getattr(module(name), name)(**arguments, impl=impl)
+def call(name: str, shape, arguments: dict[str, Any], impl: str | None = None):
+    """The public function on these arguments: the kernel's namesake, or the shape's own
+    `function` where a file holds several kernels."""
+    function = getattr(shape, "function", None) or getattr(module(name), name)
+    return function(**arguments, impl=impl)
 
 
 def table(heads: list[str], rows: list[list]) -> str:
