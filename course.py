@@ -127,10 +127,8 @@ def ensure_environment():
     """
     try:
         wanted = wanted_stamp()
-        if is_whole(wanted):
-            return
         with one_at_a_time():
-            if not is_whole(wanted):  # else another run built it while this one waited
+            if not is_whole(wanted):
                 build(wanted)
     except OSError as error:
         raise Trouble(sentence_for(error)) from error

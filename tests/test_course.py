@@ -21,7 +21,7 @@ COURSE = Path(__file__).resolve().parent.parent / "course.py"
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in Python is a shell script")
 
 FAKE_VENV = """\
-import os, pathlib, shutil, sys
+import os, pathlib, shutil, sys, time
 if os.environ.get("VENV_SAYS"):
     print(os.environ["VENV_SAYS"])
     sys.exit(1)
@@ -30,6 +30,7 @@ binaries.mkdir(parents=True)
 shutil.copy(os.environ["FAKE_PYTHON"], binaries / "python")
 with open(os.environ["CALLS"], "a") as calls:
     calls.write("venv\\n")
+time.sleep(float(os.environ.get("VENV_WAITS", 0)))
 """
 FAKE_PYTHON = """\
 #!/bin/sh
@@ -210,12 +211,13 @@ def heed_ctrl_c():
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_interrupted_build_is_repaired(clone, how):
-    first = subprocess.Popen(clone.command("doctor"), env=clone.environment(PIP_WAITS="3"),
+@pytest.mark.parametrize("stage, waits", [("venv", "VENV_WAITS"), ("pip torch", "PIP_WAITS")])
+def test_interrupted_build_is_repaired(clone, stage, waits, how):
+    first = subprocess.Popen(clone.command("doctor"), env=clone.environment(**{waits: "3"}),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                              preexec_fn=heed_ctrl_c)
     deadline = time.monotonic() + 60
-    while not (clone.log.exists() and "pip torch" in clone.log.read_text()):
+    while not (clone.log.exists() and stage in clone.log.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     first.send_signal(how)
