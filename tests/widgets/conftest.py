@@ -1,7 +1,7 @@
 """One of each widget, on small data."""
 
 import pytest
-from small_model import LABELS, TOKENS, make_model
+from small_model import NEW, PROMPT, make_model, pieces
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +13,7 @@ def model():
 def trace(model):
     from tinymodels.widgets import record
 
-    return record(model, TOKENS, LABELS, prompt=3)
+    return record(model, PROMPT, NEW, pieces)
 
 
 @pytest.fixture(params=["explorer", "ladder", "xray", "ledger"])

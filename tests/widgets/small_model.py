@@ -2,8 +2,13 @@
 
 from tinymodels.config import GQA, Dense, ModelConfig, Rope, uniform
 
-TOKENS = (7, 3, 3, 9, 1, 12, 5)
-LABELS = ("<bos>", "Ada", " lives", " in", " a", " tent", ".")
+PROMPT = (7, 3, 3)
+NEW = 5
+WORDS = ("<bos>", "Ada", " Ben", " lives", " in", " a", " tent", ".", " red", "s", "e", "\n", "?")
+
+
+def pieces(ids):
+    return [WORDS[token] for token in ids]
 
 
 def make_model(window=None, seed=3):

@@ -61,8 +61,11 @@ def test_a_figure_is_opaque_white_and_the_same_file_each_time():
 
 def test_a_picture_carries_its_words_where_notebooks_and_readers_look():
     fig, _ = plot.figure(3.3, 1.7)
-    data, metadata = plot.bundle(fig, "Two lines that cross.")
-    assert data["text/plain"] == metadata["image/png"]["alt"] == "Two lines that cross."
+    words = 'Two "lines" that cross, a < b.'
+    data, metadata = plot.bundle(fig, words)
+    assert data["text/plain"] == metadata["image/png"]["alt"] == words
+    assert '<img alt="Two &quot;lines&quot; that cross, a &lt; b." width="330"' in data["text/html"]
+    assert data["image/png"] in data["text/html"]
     assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
     assert metadata["image/png"]["width"] == 330
 
@@ -79,7 +82,7 @@ def test_show_displays_one_picture(monkeypatch):
     fig, _ = plot.figure(3, 1.5)
     plot.show(fig, alt="A line.")
     ((data,), options), *more = shown
-    assert not more and options["raw"] and set(data) == {"text/plain", "image/png"}
+    assert not more and options["raw"] and set(data) == {"text/plain", "text/html", "image/png"}
 
 
 @pytest.mark.parametrize("size", [(0, 2), (3, -1)])

@@ -157,7 +157,7 @@ def controls() -> tuple[Control, ...]:
 
 
 class BytesExplorer(Widget):
-    """Move a control, see the bytes: `BytesExplorer("DeepSeek 67B (V1)")`."""
+    """Move a control, see the bytes."""
 
     _esm = script("explorer.js")
 
@@ -205,3 +205,8 @@ def _numbers(shape: Shape) -> dict:
 
 def _shape(settings: dict) -> Shape:
     return Shape(**{name: value for name, value in settings.items() if name != "model"})
+
+
+def explorer(model: str = "DeepSeek 67B (V1)", context: int = 4096) -> BytesExplorer:
+    """The bytes explorer, starting from one of its models."""
+    return BytesExplorer(model, context)

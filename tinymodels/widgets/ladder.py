@@ -6,6 +6,7 @@ one change away from it. Its bytes are computed by `tinymodels.ledger`.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import log10
 
 from ..ledger import Step, steps
@@ -108,6 +109,7 @@ class State:
     also: str
 
 
+@cache
 def states() -> tuple[State, ...]:
     """From no idea at all to all six."""
     known: dict[str, Step] = {step.name: step for step in steps()}
@@ -244,3 +246,8 @@ class Ladder(Widget):
         ax.invert_yaxis()
         plot.headed(fig, f"{view.number} bytes a token", view.lines[0])
         return fig
+
+
+def ladder(reached: int = 1) -> Ladder:
+    """The ladder with the first `reached` ideas switched on."""
+    return Ladder(reached)

@@ -127,10 +127,13 @@ class LedgerTable(Widget):
         )
 
 
-def ledger_widget(through: str) -> LedgerTable:
-    """The ledger up to a chapter: `ledger_widget(through="01")`. Raises ValueError for a chapter
+def ledger_table(through: str) -> LedgerTable:
+    """The ledger up to a chapter: `ledger_table(through="01")`. Raises ValueError for a chapter
     that has no row."""
     return LedgerTable(through)
+
+
+ledger_widget = ledger_table
 
 
 def _picture(view: View):

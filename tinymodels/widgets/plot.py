@@ -8,6 +8,7 @@ file, byte for byte, on one installation: no date and no version are written int
 import base64
 import io
 from fractions import Fraction
+from html import escape
 
 from cycler import cycler
 from matplotlib import rcParams
@@ -92,13 +93,16 @@ def png(fig: Figure) -> bytes:
 def bundle(fig: Figure, alt: str) -> tuple[dict, dict]:
     """The figure as a notebook stores it: (data, metadata), with its alternative text.
 
-    The text stands twice: as `text/plain`, which is compared when notebooks are tested, and
-    as `alt` in the picture's metadata, where screen readers get it from.
+    text/html is a picture with that text, which is what JupyterLab and nbconvert show and read
+    aloud; image/png is there for readers without HTML; text/plain is compared when notebooks
+    are tested. Raises ValueError if there is no text.
     """
     if not alt.strip():
         raise ValueError("alt is empty; say in a sentence what the picture shows")
     width = round(fig.get_figwidth() * 100)
-    data = {"text/plain": alt, "image/png": base64.b64encode(png(fig)).decode("ascii")}
+    encoded = base64.b64encode(png(fig)).decode("ascii")
+    picture = f'<img alt="{escape(alt)}" width="{width}" src="data:image/png;base64,{encoded}">'
+    data = {"text/plain": alt, "text/html": picture, "image/png": encoded}
     return data, {"image/png": {"alt": alt, "width": width}}
 
 

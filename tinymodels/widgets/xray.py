@@ -1,11 +1,11 @@
 """The cache X-ray: what a decode writes and reads, row by row, with a cache and without one.
 
-`record` runs a model twice over the same tokens and notes what really happened: which rows each
+`record` lets a model write, twice at every step, and notes what really happened: which rows each
 layer stored, which rows its attention was handed, and at how many positions each layer computed
 keys and values. The widget only plays that trace back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a trace can be shown without torch
     from ..transformer import Transformer
 
 Span = tuple[int, int]  # positions: the first, and one past the last
+Pieces = Callable[[list[int]], list[str]]  # token ids -> what each is called
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Step:
 
     written, read: a span of rows for each layer, from its cache. computed, again: positions at
     which each layer made keys and values, with the cache and without one. held: bytes in the
-    cache afterwards. agree: whether both ways chose the same next token.
+    cache afterwards. chosen: the likeliest next token, with the cache and without one.
     """
 
     tokens: Span
@@ -34,12 +35,12 @@ class Step:
     computed: tuple[int, ...]
     again: tuple[int, ...]
     held: int
-    agree: bool
+    chosen: tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A recorded decode: what each token is called, and the steps."""
+    """A recorded decode: what each token in the cache is called, and the steps."""
 
     labels: tuple[str, ...]
     layers: int
@@ -47,53 +48,54 @@ class Trace:
 
 
 def record(
-    model: "Transformer",
-    tokens: Sequence[int],
-    labels: Sequence[str] | None = None,
-    prompt: int = 1,
+    model: "Transformer", prompt: Sequence[int], new: int = 12, pieces: Pieces | None = None
 ) -> Trace:
-    """Run `model` over `tokens`, the first `prompt` at once, then one at a time.
+    """Let `model` read `prompt` at once and write `new` tokens, the likeliest each time.
 
-    labels: what to call each token; its number where none is given. Raises ValueError for no
-    tokens, a prompt that is not 1 to len(tokens), labels of another number, and a model whose
-    layers do not keep one row a token each.
+    pieces: says what tokens are called; the course's tokenizer where it is None. Raises
+    ValueError for an empty prompt, fewer than one new token, and a model whose layers do not
+    keep one row a token each.
     """
     import torch
 
-    tokens = [int(token) for token in tokens]
-    labels = [str(token) for token in tokens] if labels is None else list(labels)
+    tokens = [int(token) for token in prompt]
     if not tokens:
-        raise ValueError("tokens is empty; give at least one token")
-    if not 1 <= prompt <= len(tokens):
-        raise ValueError(f"prompt is {prompt}; with {len(tokens)} tokens it is 1 to {len(tokens)}")
-    if len(labels) != len(tokens):
-        raise ValueError(f"there are {len(labels)} labels for {len(tokens)} tokens")
-    cache = model.new_cache(1, len(tokens))
+        raise ValueError("prompt is empty; give at least one token")
+    if new < 1:
+        raise ValueError(f"new is {new}; it is the number of tokens to write, 1 or more")
+    cache = model.new_cache(1, len(tokens) + new - 1)
     for layer, kept in enumerate(cache.layers):
         if kept.main is None or kept.plan.main.ratio != 1:
             raise ValueError(f"layer {layer} keeps no row for each token; the X-ray shows those")
-    ids_BT = torch.tensor([tokens], device=model.device)
-    ends = range(prompt, len(tokens) + 1)
-    steps = []
+    seen, chosen, start = [], [], 0
     with torch.no_grad():
-        for start, end in zip((0, *ends[:-1]), ends):
-            with _watched(model, cache) as with_cache:
-                logits_V = model(ids_BT[:, start:end], cache)[0, -1]
-            with _watched(model, None) as without:
-                plain_V = model(ids_BT[:, :end])[0, -1]
-            steps.append(
-                Step(
-                    tokens=(start, end),
-                    written=tuple(with_cache["written"]),
-                    read=tuple(with_cache["read"]),
-                    computed=tuple(with_cache["computed"]),
-                    again=tuple(without["computed"]),
-                    held=cache.bytes()["total"],
-                    agree=bool(logits_V.argmax() == plain_V.argmax()),
-                )
-            )
-    shown = (label.replace("\n", "↵") for label in labels)
-    return Trace(tuple(shown), len(cache.layers), tuple(steps))
+        for _ in range(new):
+            end = len(tokens)
+            ids_BT = torch.tensor([tokens], device=model.device)
+            with _watched(model, cache) as kept:
+                with_cache = int(model(ids_BT[:, start:], cache)[0, -1].argmax())
+            with _watched(model, None) as afresh:
+                without = int(model(ids_BT)[0, -1].argmax())
+            seen.append(((start, end), kept, afresh["computed"], cache.bytes()["total"]))
+            chosen.append((with_cache, without))
+            tokens.append(with_cache)
+            start = end
+    return _trace(tokens[:-1], seen, chosen, pieces)
+
+
+def _trace(tokens: list[int], seen: list, chosen: list, pieces: Pieces | None) -> Trace:
+    if pieces is None:
+        from ..tokenizer import pieces
+
+    def named(ids: list[int]) -> tuple[str, ...]:
+        return tuple(label.replace("\n", "↵") for label in pieces(ids))
+
+    steps = []
+    for (span, kept, again, held), both in zip(seen, chosen):
+        choice = tuple(named([*tokens[: span[1]], token])[-1] for token in both)
+        spans = tuple(tuple(kept[what]) for what in ("written", "read", "computed"))
+        steps.append(Step(span, *spans, tuple(again), held, choice))
+    return Trace(named(tokens), len(seen[0][2]), tuple(steps))
 
 
 @contextmanager
@@ -148,6 +150,7 @@ def look(trace: Trace, at: int, compare: bool = True) -> View:
     ]
     if compare:
         lines.append(f"Without a cache this step computes {again[-1]} rows, {sum(again)} so far.")
+    lines.append(_choice(step, compare))
     panels = [_panel("with a cache", trace, step, _with_cache)]
     if compare:
         panels.append(_panel("without a cache", trace, step, _without))
@@ -168,6 +171,18 @@ def look(trace: Trace, at: int, compare: bool = True) -> View:
             "panels": panels,
             "totals": [{"label": t, "text": f"{n:,}", "end": n / most} for t, n in totals],
         },
+    )
+
+
+def _choice(step: Step, compare: bool) -> str:
+    with_cache, without = step.chosen
+    if not compare:
+        return f"Next token: {with_cache!r}."
+    if with_cache == without:
+        return f"Next token, either way: {with_cache!r}."
+    return (
+        f"Next token: {with_cache!r}, without a cache {without!r};"
+        " rows are rounded to 16 bits when they are stored."
     )
 
 
@@ -240,7 +255,7 @@ def controls(trace: Trace) -> tuple[Control, ...]:
 
 
 class XRay(Widget):
-    """Play a recorded decode: `XRay(record(model, tokens, labels))`."""
+    """Play a recorded decode."""
 
     _esm = script("xray.js")
 
@@ -259,3 +274,8 @@ class XRay(Widget):
         from .xray_picture import draw
 
         return draw(view)
+
+
+def xray(trace: Trace, step: int = 0) -> XRay:
+    """The X-ray of a recorded decode: `xray(record(model, prompt, new=12))`."""
+    return XRay(trace, step)
