@@ -8,7 +8,6 @@ import pytest
 from tinymodels import ledger
 from tinymodels.convert import config_from
 from tinymodels.families import load
-from tinymodels.published import PUBLISHED
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -198,127 +197,37 @@ def test_a_missing_file_and_a_folder(tmp_path):
     assert load(folder).name == load(folder / "config.json").name == "some-model"
 
 
-# ---------------------------------------------------------------- whole descriptions
-
-
-DEEPSEEK = {
-    "deepseek-v2": (
-        "deepseek_v2",
-        dict(topk_method="group_limited_greedy", n_group=8, topk_group=3),
-    ),
-    "deepseek-v3": ("deepseek_v3", dict(n_group=8, topk_group=4)),
-    "deepseek-v3.2": ("deepseek_v32", dict(n_group=8, topk_group=4)),
+SILENT = {
+    "llama": dict(num_attention_heads=32),
+    "mistral": dict(num_attention_heads=16),
+    "mixtral": {},
+    "qwen2": dict(num_attention_heads=32, use_sliding_window=True, max_window_layers=5),
+    "qwen2_moe": dict(num_attention_heads=16),
+    "qwen3": dict(num_attention_heads=32),
+    "qwen3_moe": {},
+    "gemma": dict(num_attention_heads=16),
+    "gemma2": {},
+    "gemma3_text": {},
+    "gemma4_text": {},
+    "gpt_oss": dict(num_attention_heads=16),
+    "falcon": {},
+    "deepseek_v2": dict(kv_lora_rank=320),
+    "deepseek_v3": dict(kv_lora_rank=320),
+    "deepseek_v32": dict(kv_lora_rank=320),
+    "qwen3_next": {},
+    "minimax": {},
+    "jamba": {},
 }
 
 
-@pytest.mark.parametrize("name", DEEPSEEK)
-def test_deepseek_reads_as_the_published_model(name):
-    """A released configuration, written out from the published shapes, gives them back."""
-    model_type, routing = DEEPSEEK[name]
-    want = PUBLISHED[name].config
-    attention, dense, experts = want.layers[0].attention, want.layers[0].ffn, want.layers[-1].ffn
-    values = dict(
-        model_type=model_type,
-        vocab_size=want.vocab,
-        hidden_size=want.width,
-        num_hidden_layers=len(want),
-        num_attention_heads=attention.heads,
-        kv_lora_rank=512,
-        q_lora_rank=1536,
-        qk_nope_head_dim=128,
-        qk_rope_head_dim=64,
-        v_head_dim=128,
-        max_position_embeddings=want.context,
-        intermediate_size=dense.width,
-        moe_intermediate_size=experts.width,
-        n_routed_experts=experts.experts,
-        n_shared_experts=experts.shared,
-        num_experts_per_tok=experts.top_k,
-        first_k_dense_replace=sum(layer.ffn == dense for layer in want.layers),
-        routed_scaling_factor=experts.scale,
-        rope_scaling=dict(
-            type="yarn",
-            factor=40,
-            original_max_position_embeddings=4096,
-            mscale_all_dim=attention.rope.yarn.mscale_all_dim,
-        ),
-        index_n_heads=64,
-        index_head_dim=128,
-        index_topk=2048,
-        **routing,
-    )
-    assert config_from(values).layers == want.layers
-
-
-def test_v4_reads_as_the_published_model():
-    values = dict(
-        model_type="deepseek_v4",
-        vocab_size=129280,
-        hidden_size=4096,
-        num_hidden_layers=43,
-        num_attention_heads=64,
-        head_dim=512,
-        qk_rope_head_dim=64,
-        q_lora_rank=1024,
-        o_groups=8,
-        o_lora_rank=1024,
-        sliding_window=128,
-        compress_ratios=[0, 0] + [4, 128] * 20 + [4, 0],  # the last is the draft layer's
-        index_n_heads=64,
-        index_head_dim=128,
-        index_topk=512,
-        moe_intermediate_size=2048,
-        n_routed_experts=256,
-        num_experts_per_tok=6,
-        rope_scaling=dict(type="yarn", factor=16, original_max_position_embeddings=65536),
-    )
-    config, want = config_from(values), PUBLISHED["deepseek-v4-flash"].config
-    assert config.layers == want.layers and config.residual == want.residual
-    assert ledger.rate(config) == 21 * 640 * 2 / 4 + 20 * 512 * 2 / 128
-    assert ledger.rate(config.with_(row="fp8")) == 3_514.25
-
-
-V4_1 = dict(
-    vocab_size=129280, dim=5120, n_layers=40, n_heads=64, head_dim=512, rope_head_dim=64,
-    q_lora_rank=1280, o_groups=8, o_lora_rank=1024, window_size=128, max_seq_len=1_048_576,
-    compress_ratios=[0, 0] + [2] * 18 + [1] * 20, kv_source_layers=[2, 8, 14, 20],
-    index_source_layers=[2, 8, 14, 20, 24, 28, 32, 36], candidate_source_layer=20,
-    candidate_topk_blocks=2048, candidate_block_size=8, index_n_heads=32, index_head_dim=128,
-    index_topk=512, moe_inter_dim=2304, n_routed_experts=384, n_activated_experts=6,
-    original_seq_len=65536, rope_factor=16.0, norm_eps=1e-20, route_scale=1.5, swiglu_limit=10.0,
-)  # fmt: skip
-
-
-def test_v4_1_reads_as_the_published_model():
-    """In the names of the released inference code, without a model_type."""
-    config, want = config_from(V4_1), PUBLISHED["deepseek-v4.1-flash"].config
-    assert config.layers == want.layers and config.residual == want.residual
-    assert (config.decoder_start, config.norm_eps, config.context) == (20, 1e-20, 1_048_576)
-    assert [ledger.rate(config, row=row) for row in ("bf16", "fp8", "fp4")] == [3_200, 1_650, 890]
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (dict(kv_source_layers=[2, 8, 14, 40]), "layers are numbered 0 to 39"),
-        (dict(kv_source_layers=[]), "kv_source_layers is missing"),
-        (dict(kv_source_layers=[8, 14, 20]), "no layer up to it owns entries"),
-        (dict(kv_source_layers=[2, 8, 14], index_source_layers=[2, 8, 14]), "layer 20 has ratio 1"),
-        (dict(compress_ratios=[0, 0, 2]), "does not reach all layers"),
-        (dict(compress_ratios=[0, 0] + [-2] * 38), "compress_ratios.2. is -2"),
-    ],
-)
-def test_v4_1_sharing_lists_that_do_not_fit(changes, message):
-    with pytest.raises(ValueError, match=message):
-        config_from({**V4_1, **changes})
-
-
-def test_llama_is_described_whole():
-    values = changed("llama-3.1-8b", intermediate_size=14336, rope_theta=500000.0)
-    config = config_from(values)
-    assert ledger.parameters(config) == 8_030_261_248
-    assert config.layers[0].attention.rope.theta == 500_000
-    nested = changed(
-        "llama-3.1-8b", intermediate_size=14336, rope_parameters={"rope_theta": 500000.0}
-    )
-    assert config_from(nested).layers == config.layers
+@pytest.mark.parametrize("family", SILENT)
+def test_defaults_are_those_of_the_published_class(family):
+    """What a silent file is read as = what transformers' class fills in for the same file."""
+    transformers = pytest.importorskip("transformers")
+    values = dict(hidden_size=3072, num_hidden_layers=13, num_attention_heads=8)
+    values |= SILENT[family]
+    filled = transformers.AutoConfig.for_model(family, **values).to_dict()
+    silent, spoken = config_from({**values, "model_type": family}), config_from(filled)
+    assert ledger.exact(silent, 100_003) == ledger.exact(spoken, 100_003)
+    assert ledger.per_layer(silent, 9) == ledger.per_layer(spoken, 9)
+    assert silent.context == spoken.context and silent.notes

@@ -5,6 +5,7 @@ import pytest
 from tinymodels import config as c
 from tinymodels import ledger
 from tinymodels.config import ModelConfig
+from tinymodels.families import config_from
 from tinymodels.ledger.flops import attended, scored
 from tinymodels.published import PUBLISHED
 from tinymodels.published_v4 import csa2_layers
@@ -188,6 +189,26 @@ def test_parameters_equal_transformers(name):
         b.numel() for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")
     )
     assert ledger.parameters(name) == theirs
+    assert ledger.parameters(config_from(model.config.to_dict())) == theirs
+
+
+def test_ties_biases_and_borrowed_keys():
+    """A table that is head and embedding is stored once and met once; 9 tokens, width 8."""
+    own = c.GQA(6, 3, 10, bias=True)
+    layers = (
+        c.Layer(own, c.Dense(7, bias=True)),
+        c.Layer(c.GQA(6, 3, 10, kv_source=0), c.Dense(7, gated=False)),
+    )
+    model = ModelConfig("tied", 9, 8, layers, context=5, tied=True)
+    attention = 60 * 8 + 60 + 2 * (30 * 8 + 30) + 8 * 60 + (60 * 8 + 8 * 60)
+    ffn = (3 * 7 * 8 + 7 + 7 + 8) + 2 * 7 * 8
+    assert ledger.parameter_parts(model) == {
+        "embedding": 72, "attention": attention, "indexer": 0, "ffn": ffn, "norms": 5 * 8,
+        "residual": 0, "head": 0,
+    }  # fmt: skip
+    assert ledger.active(model) == attention + ffn + 40 + 72
+    assert ledger.active(model, head=False) == attention + ffn + 40
+    assert ledger.decode_flop_parts(model, 3)["head", "bf16"] == 2 * 72
 
 
 # ---------------------------------------------------------------- work

@@ -45,6 +45,11 @@ def read_minimax(fields: Fields) -> ModelConfig:
         if kinds not in (None, marked):
             fields.refuse("attn_type_list and layer_types differ", "they must agree")
         kinds = marked
+    if kinds is None and fields.values.get("model_type") == "minimax":
+        fields.note(
+            "layer_types is not in the file; the family's default is full, linear, full, ..."
+        )
+        kinds = [KINDS[i % 2 == 0] for i in range(count)]
     if kinds is None:
         fields.refuse("attn_type_list is missing", "it says which layers keep keys and values")
     state = Recurrent("lightning attention", state=full.heads * full.head_dim**2)
