@@ -1,4 +1,4 @@
-"""python -m grading run NOTEBOOK ... | status
+"""python -m grading run NOTEBOOK ... | batch DIR | audit | status
 
 Exit codes: 0 all passed, 1 a check failed, 2 usage (one sentence on stderr).
 """
@@ -24,12 +24,20 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="python -m grading", description="Grade exercise notebooks.")
-    commands = top.add_subparsers(dest="command", required=True, metavar="run | status")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="grade notebooks (bare paths do the same)")
     run.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
     run.add_argument("--json", type=Path, metavar="F", help="write the results as JSON to F")
     run.add_argument("--student", default="", help="whose seeds to grade on")
     run.add_argument("--cell-seconds", type=float, default=30.0, help="time limit of a cell")
+    batch = commands.add_parser("batch", help="grade a folder that has one folder a student")
+    batch.add_argument("folder", type=Path, metavar="DIR")
+    batch.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time")
+    batch.add_argument("--json", type=Path, metavar="F", help="every exercise of every student")
+    batch.add_argument("--csv", type=Path, metavar="F", help="one line a student")
+    batch.add_argument("--cell-seconds", type=float, default=30.0, help="time limit of a cell")
+    audit = commands.add_parser("audit", help="put the checks themselves to the proof")
+    audit.add_argument("--full", action="store_true", help="with mutants of the solutions")
     commands.add_parser("status", help="one line an exercise: where you stand")
     return top
 
@@ -40,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments.insert(0, "run")
     try:
         options = parser().parse_args(arguments)
-        return {"run": _run, "status": _status}[options.command](options)
+        commands = {"run": _run, "batch": _batch, "audit": _audit, "status": _status}
+        return commands[options.command](options)
     except UsageError as error:
         print(f"grading: {error}", file=sys.stderr)
         return 2
@@ -60,15 +69,63 @@ def _run(options: argparse.Namespace) -> int:
     rows = []
     for path in options.notebooks:
         try:
-            rows += grade_notebook(
-                path, student=options.student, cell_seconds=options.cell_seconds
-            )
+            rows += grade_notebook(path, student=options.student, cell_seconds=options.cell_seconds)
         except ValueError as error:
             raise UsageError(str(error)) from error
     report.print_table(rows)
     if options.json:
         report.write_json(rows, options.json)
     return 0 if report.all_passed(rows) else 1
+
+
+def _batch(options: argparse.Namespace) -> int:
+    from grading import batch, report
+    from grading.course_notebook import Course
+
+    if not options.folder.is_dir():
+        raise UsageError(f"there is no folder {options.folder}")
+    if options.jobs < 1:
+        raise UsageError(f"--jobs is {options.jobs}; it must be 1 or more")
+    for path in (options.json, options.csv):
+        _can_write(path)
+    todo, strange = batch.tasks(options.folder, Course())
+    for sentence in strange:
+        print(sentence, file=sys.stderr)
+    if not todo:
+        raise UsageError(f"{options.folder} has no student folders with exercise notebooks")
+
+    def tell(task: batch.Task, rows: Sequence[report.Row]) -> None:
+        earned, points, extra = report.total(rows)
+        print(f"{task.student}  {task.path.name}  {earned:g}/{points:g} + {extra:g}", flush=True)
+
+    graded = batch.grade_folder(
+        options.folder, jobs=options.jobs, cell_seconds=options.cell_seconds, tell=tell
+    )
+    if options.json:
+        report.write_whole(options.json, batch.as_json(graded))
+    if options.csv:
+        report.write_whole(options.csv, batch.as_csv(graded))
+    students = len({student for student, _ in graded})
+    print(f"{students} students, {len(todo)} notebooks")
+    return 0 if report.all_passed([row for _, row in graded]) else 1
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from grading.audit import audit
+
+    bad = 0
+    for found in audit(full=options.full):
+        line = f"{found.id}  {found.mistakes} named mistakes"
+        if found.mutants:
+            line += f", {found.killed} of {found.mutants} mutants rejected"
+        if found.unavailable:
+            line = f"{found.id}  unavailable: {found.unavailable}"
+        print(f"{line}{'' if not found.problems else '  FAILED'}", flush=True)
+        for text in (*found.problems, *(f"survives: {s}" for s in found.survivors)):
+            print(f"      {text}")
+        bad += bool(found.problems)
+    print("all checks hold" if not bad else f"{bad} exercises have checks that do not hold")
+    return 1 if bad else 0
 
 
 def _can_write(path: Path | None) -> None:

@@ -149,40 +149,29 @@ class Box:
 
     def run(self, code: str, seconds: float, expression: str | None = None) -> Ran:
         """Run `code`, then evaluate `expression` (its text comes back as `answer`)."""
-        asked = {"answer": expression} if expression else {}
-        id = self.client.execute(
+        heard = _Heard(self.client.execute(
             code, store_history=False, allow_stdin=False, stop_on_error=False,
-            user_expressions=asked,
-        )  # fmt: skip
+            user_expressions={"answer": expression} if expression else {},
+        ))  # fmt: skip
         end, interrupted = time.monotonic() + seconds, False
-        output, error, reply, idle = [], "", None, False
-        while not (idle and reply):
+        while not heard.all:
             if time.monotonic() > end:
                 if interrupted or os.name != "posix":
-                    return Ran("timeout", f"no answer after {seconds:g} seconds", "".join(output))
+                    return Ran("timeout", f"no answer after {seconds:g} seconds", heard.output)
                 os.kill(self.process.pid, signal.SIGINT)
                 interrupted, end = True, time.monotonic() + GRACE
-            message = self._next_message(idle)
-            if message is None:
-                if self.process.poll() is not None:
-                    return Ran("died", self._how_it_died(), "".join(output))
-                continue
-            if message["parent_header"].get("msg_id") != id:
-                continue
-            kind, content = message["msg_type"], message["content"]
-            if kind == "stream" and sum(map(len, output)) < KEPT:
-                output.append(content["text"][:KEPT])
-            elif kind == "error":
-                error = _ANSI.sub("", f"{content['ename']}: {content['evalue']}")
-            elif kind == "status":
-                idle = idle or content["execution_state"] == "idle"
-            elif kind == "execute_reply":
-                reply = content
+            try:
+                message = self._next_message(heard.idle)
+            except Exception as trouble:  # the cell has patched what the kernel speaks with
+                detail = f"the kernel answers with something unreadable ({trouble})"
+                return Ran("died", detail, heard.output)
+            if message is not None:
+                heard.take(message)
+            elif self.process.poll() is not None:
+                return Ran("died", self._how_it_died(), heard.output)
         if interrupted:
-            return Ran("timeout", f"stopped after {seconds:g} seconds", "".join(output))
-        if error or reply.get("status") != "ok":
-            return Ran("error", error or "the cell did not run", "".join(output))
-        return Ran("ok", "", "".join(output), _text(reply, "answer"))
+            return Ran("timeout", f"stopped after {seconds:g} seconds", heard.output)
+        return heard.ran()
 
     def _next_message(self, idle: bool) -> dict[str, Any] | None:
         """Output comes on one channel, the reply on the other; read what there is."""
@@ -200,6 +189,34 @@ class Box:
         return f"the process ended itself (exit code {code})"
 
 
-def _text(reply: dict[str, Any], name: str) -> str | None:
-    value = reply.get("user_expressions", {}).get(name, {})
-    return value.get("data", {}).get("text/plain") if value.get("status") == "ok" else None
+class _Heard:
+    """What has come back for one request: output, an error, the reply."""
+
+    def __init__(self, request: str) -> None:
+        self.request = request
+        self.output, self.error, self.idle = "", "", False
+        self.reply: dict[str, Any] | None = None
+
+    @property
+    def all(self) -> bool:
+        return self.idle and self.reply is not None
+
+    def take(self, message: dict[str, Any]) -> None:
+        if message["parent_header"].get("msg_id") != self.request:
+            return
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream":
+            self.output = (self.output + content["text"])[:KEPT]
+        elif kind == "error":
+            self.error = _ANSI.sub("", f"{content['ename']}: {content['evalue']}")
+        elif kind == "status":
+            self.idle = self.idle or content["execution_state"] == "idle"
+        elif kind == "execute_reply":
+            self.reply = content
+
+    def ran(self) -> Ran:
+        if self.error or self.reply.get("status") != "ok":
+            return Ran("error", self.error or "the cell did not run", self.output)
+        value = self.reply.get("user_expressions", {}).get("answer", {})
+        text = value.get("data", {}).get("text/plain") if value.get("status") == "ok" else None
+        return Ran("ok", "", self.output, text)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grading.exercise import Exercise
 from tools.percent import Source, cell_ids, read
-from tools.solutions import cut, solved
+from tools.solutions import BEGIN, END, cut, solved
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +24,7 @@ class CourseCell:
     text: str  # as the learner gets it
     solution: str  # as it is solved
     exercise_id: str | None = None
+    solution_lines: frozenset[int] = frozenset()  # which lines of `solution` are the solution
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Course:
         return tuple(
             CourseCell(
                 _role(cell.tags), id, shown.text, solved(cell).text,
-                cell.metadata.get("exercise_id"),
+                cell.metadata.get("exercise_id"), _solution_lines(cell.text),
             )
             for cell, shown, id in zip(source.cells, learner_cells, ids, strict=True)
             if cell.kind == "code"
@@ -57,3 +60,36 @@ class Course:
 
 def _role(tags: tuple[str, ...]) -> str:
     return next((role for role in ("exercise", "check") if role in tags), "given")
+
+
+def _solution_lines(text: str) -> frozenset[int]:
+    """Line numbers, from 1, that stand between the markers once the markers are gone."""
+    inside, number, found = False, 0, set()
+    for line in text.splitlines():
+        if line.strip().startswith((BEGIN, END)):
+            inside = line.strip().startswith(BEGIN)
+            continue
+        number += 1
+        if inside:
+            found.add(number)
+    return frozenset(found)
+
+
+def answers(course: Course, notebook: str, part: str = "solution") -> dict[str, Any]:
+    """What the course's own cells pass to each check; `part` is "solution" or "text" (the stub).
+
+    Runs the cells in this process: for the course's own sources, never for a learner's.
+    """
+    given: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__name__": f"course_{notebook}_{part}"}
+    for number, cell in enumerate(course.cells(notebook)):
+        if cell.role == "check":
+            namespace["check"] = lambda id, answer=...: given.__setitem__(id, answer)
+        execute(getattr(cell, part), f"<{notebook} {part} {number}>", namespace)
+    return given
+
+
+def execute(source: str, filename: str, namespace: dict[str, Any]) -> None:
+    """exec, with the text kept where inspect finds it (triton reads a kernel's source)."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec"), namespace)

@@ -50,6 +50,4 @@ CHECK_SEEDS = (0, 1, 2)
 def student_seeds(student: str, count: int = 3) -> tuple[int, ...]:
     """The seeds a student is graded on: others than check()'s, the same at every grading."""
     digest = hashlib.sha256(f"student:{student}".encode()).digest()
-    return tuple(
-        1000 + int.from_bytes(digest[4 * i : 4 * i + 4], "big") for i in range(count)
-    )
+    return tuple(1000 + int.from_bytes(digest[4 * i : 4 * i + 4], "big") for i in range(count))

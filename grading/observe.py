@@ -58,7 +58,8 @@ def observe(exercise: Exercise, answer: Any, inputs: Mapping[str, Any]) -> Obser
     """Run `answer` on a copy of `inputs`. Exceptions are recorded; interrupts pass through."""
     given = {name: _copy(value) for name, value in inputs.items()}
     try:
-        raw = exercise.run(answer, given)
+        with np.errstate(all="ignore"):  # NaN and infinity are judged, not warned of
+            raw = exercise.run(answer, given)
         outputs = {name: record(value) for name, value in raw.items()}
     except (Exception, SystemExit) as error:
         return Observation({}, (), _raised(error))

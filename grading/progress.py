@@ -27,7 +27,8 @@ def folder() -> Path:
 def write_event(kind: str, id: str, **facts: Any) -> bool:
     """Append one event. False where the folder cannot be written: no reason to stop a lesson."""
     event = {"time": round(time.time(), 3), "kind": kind, "id": id, **facts}
-    line = json.dumps(event, ensure_ascii=False, default=str) + "\n"
+    # The newline in front ends a line that a full disk or a kill has cut short.
+    line = "\n" + json.dumps(event, ensure_ascii=False, default=str) + "\n"
     try:
         folder().mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT

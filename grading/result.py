@@ -18,7 +18,6 @@ STATUSES = (
 )
 
 
-
 class Text(str):
     """A sentence that a notebook shows as it is, without quotation marks."""
 
@@ -27,8 +26,12 @@ class Text(str):
 
 
 _SYMBOLS = {"passed": "✓", "partly": "◐", "not_attempted": "·", "unavailable": "–"}
-_COLOURS = {"passed": "#009E73", "partly": "#E69F00", "not_attempted": "#777777",
-            "unavailable": "#777777"}  # Okabe-Ito; never the only sign, the word stands too
+_COLOURS = {
+    "passed": "#009E73",
+    "partly": "#E69F00",
+    "not_attempted": "#777777",
+    "unavailable": "#777777",
+}  # Okabe-Ito; never the only sign, the word stands too
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,7 @@ def assess(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> Result:
             status, message, mistake, earned = _assess(exercise, answer, seeds)
     except TooLate:
         status, mistake, earned = "timeout", None, 0.0
-        message = (
-            f"no answer after {exercise.seconds:g} seconds: is there a loop that never ends?"
-        )
+        message = f"no answer after {exercise.seconds:g} seconds: is there a loop that never ends?"
     except KeyboardInterrupt:
         status, mistake, earned = "timeout", None, 0.0
         message = "stopped by an interrupt before it had answered"
@@ -37,6 +35,19 @@ def assess(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> Result:
     return Result(
         exercise.id, exercise.title, status, exercise.points, earned, message, mistake, seconds
     )
+
+
+def passes(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> bool:
+    """Whether every case comes out right; stops at the first that does not."""
+    try:
+        with deadline(exercise.seconds):
+            for seed in seeds:
+                for case in exercise.cases(Draw(seed, exercise.id)):
+                    if failures(exercise, [case], [observe(exercise, answer, case.inputs)]):
+                        return False
+    except TooLate:
+        return False
+    return True
 
 
 def _assess(
@@ -87,6 +98,6 @@ def _wrong_kind(answer: Any, exercise: Exercise) -> str:
     if callable(answer) or exercise.placeholder:
         return ""
     return (
-        f"a {type(answer).__name__} was passed in; pass the function itself, by its name, "
-        "without calling it"
+        f"a value of type {type(answer).__name__} was passed in; pass the function itself, by "
+        "its name, without calling it"
     )

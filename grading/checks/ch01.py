@@ -22,12 +22,12 @@ CHUNK = "new tokens after cached ones (T < S)"
 
 
 def attention_cases(draw: Draw) -> tuple[Case, ...]:
-    """T = S, then T = 1, 2 and k new tokens at the end of a longer S."""
-    heads, dim, new, more = draw.sizes(4)
+    """T = S, then k, 1 and 2 new tokens at the end of a longer S."""
+    heads, dim, *lengths = draw.sizes(4)
+    few, many = sorted(lengths)
     batch = draw.integer(2, 3)
     cases = []
-    chunks = ((new, new + more), (1, more), (2, more))
-    for part, T, S in ((WHOLE, new, new), *((CHUNK, T, S) for T, S in chunks)):
+    for part, T, S in ((WHOLE, few, few), *((CHUNK, T, many) for T in (few, 1, 2))):
         inputs = {
             "query": draw.normal(batch, T, heads, dim),
             "key": draw.normal(batch, S, heads, dim),
@@ -70,10 +70,12 @@ CHUNKS = "chunks of any size"
 
 
 def append_cases(draw: Draw) -> tuple[Case, ...]:
-    heads, dim, first = draw.sizes(3)
+    heads, dim, *lengths = draw.sizes(4)
+    few, many = sorted(lengths)
     batch = draw.integer(2, 3)
     cases = []
-    for part, sizes in ((STEPS, (1, 1, 1, 1)), (CHUNKS, (first, 1, 1)), (CHUNKS, (2, first, 3))):
+    uneven = tuple(size for size in (few, 1, many - few - 1) if size)
+    for part, sizes in ((STEPS, (1,) * few), (CHUNKS, uneven), (CHUNKS, (2, many - 2))):
         inputs: dict[str, Any] = {
             name: draw.normal(batch, sum(sizes), heads, dim) for name in ("query", "key", "value")
         }
@@ -105,9 +107,7 @@ def expected_append(inputs: Mapping[str, Any]) -> dict[str, Expected]:
         wanted[f"output of chunk {step}"] = Expected(output[:, start : start + size], "BTHD")
         start += size
     kept = {"keys kept": key, "values kept": value}
-    return wanted | {
-        name: Expected(np.asarray(x, np.float64), "BSHD") for name, x in kept.items()
-    }
+    return wanted | {name: Expected(np.asarray(x, np.float64), "BSHD") for name, x in kept.items()}
 
 
 APPEND_AND_ATTEND = Exercise(

@@ -24,9 +24,11 @@ OVERWRITTEN = 12_345.0
 def online_cases(draw: Draw) -> tuple[Case, ...]:
     """Ordinary scores in uneven blocks; then the edges where exp() and -inf bite."""
     rows, dim, first, last = draw.sizes(4)
+    while (first + last + 1) in (rows, dim, 16):
+        rows, dim, first, last = draw.sizes(4)
     blocks = (first, 1, last)
 
-    def inputs(score: Any) -> dict[str, Any]:
+    def inputs(score: Any, blocks: tuple[int, ...] = blocks) -> dict[str, Any]:
         return {"score": score, "value": draw.normal(rows, sum(blocks), dim), "blocks": blocks}
 
     def scores(scale: float, shift: float = 0.0) -> Any:
@@ -36,13 +38,18 @@ def online_cases(draw: Draw) -> tuple[Case, ...]:
     masked[0] = -INFINITE  # a row that sees nothing
     masked[1, :first] = -INFINITE  # nothing in its first block
     masked[2, first:] = -INFINITE  # nothing but its first block
+    spread = scores(1.0)
+    spread[:, ::2] += 150.0  # large and small scores side by side in a block
     sizes = f"N={rows} rows, blocks of {first}, 1 and {last}, D={dim}"
     return (
         Case(USUAL, sizes, inputs(scores(3.0))),
         Case(EDGES, f"{sizes}, scores around 200", inputs(scores(9.0, 200.0))),
         Case(EDGES, f"{sizes}, scores around -200", inputs(scores(9.0, -200.0))),
+        Case(EDGES, f"{sizes}, scores around 0 and around 150", inputs(spread)),
         Case(EDGES, f"{sizes}, some blocks masked (-inf)", inputs(masked)),
-    )
+        Case(EDGES, f"N={rows} rows, blocks of 1, {last} and {first}, D={dim}",
+             inputs(scores(3.0), (1, last, first))),
+    )  # fmt: skip
 
 
 def stream(score_NS: Any, value_NSD: Any, sizes: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
@@ -86,9 +93,10 @@ ONLINE_SOFTMAX = Exercise(
 
 def kernel_cases(draw: Draw) -> tuple[Case, ...]:
     """Several blocks with a remainder; fewer entries than one block; one entry."""
-    rows, dim, length = draw.sizes(3)
+    rows, dim, length = sorted(draw.sizes(3))
+    length += length % 4 == 0  # leave a remainder
     cases = []
-    for entries in (length + 8, 3, 1):
+    for entries in (length, 3, 1):
         inputs = {
             "query": draw.normal(rows, dim),
             "key": draw.normal(rows, entries, dim, scale=2.0),

@@ -14,7 +14,7 @@ from typing import Any
 
 from grading.exercise import Misconception
 
-KERNEL = '''
+KERNEL = """
 @triton.jit
 def decode_kernel(
     query_ptr, key_ptr, value_ptr, output_ptr, S, scale,
@@ -41,7 +41,7 @@ def decode_kernel(
         {add}
         maximum = new_maximum
     tl.store(output_ptr + row * D + dim, accumulator / denominator, mask=dim < D)
-'''
+"""
 
 LOAD = "value = tl.load(value_ptr + place, mask=here, other=0.0)"
 ADD = "accumulator = accumulator * rescale + tl.sum(weight[:, None] * value, axis=0)"
@@ -117,8 +117,7 @@ KERNEL_LINES = (
     ),
     Misconception(
         "first_row_for_all",
-        "This is the answer when every program reads the values of row 0: `place` knows the "
-        "row.",
+        "This is the answer when every program reads the values of row 0: `place` knows the row.",
         KernelLines(
             load="value = tl.load(value_ptr + entry[:, None] * D + dim[None, :], "
             "mask=here, other=0.0)"

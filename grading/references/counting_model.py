@@ -33,9 +33,7 @@ class CountingModel:
     def new_cache(self, batch: int, capacity: int) -> CountingCache:
         return CountingCache(batch, capacity)
 
-    def __call__(
-        self, tokens_BT: torch.Tensor, cache: CountingCache | None = None
-    ) -> torch.Tensor:
+    def __call__(self, tokens_BT: torch.Tensor, cache: CountingCache | None = None) -> torch.Tensor:
         """[B, T] whole numbers -> logits [B, T, V]; with a cache, T tokens after those in it."""
         if not isinstance(tokens_BT, torch.Tensor) or tokens_BT.ndim != 2:
             shape = list(getattr(tokens_BT, "shape", [])) or type(tokens_BT).__name__
