@@ -1,4 +1,7 @@
-"""Experts and routers against a loop over tokens in float64 and against transformers."""
+"""Experts: routing, weighing and balance, against a loop over tokens in Python floats.
+
+Parity with implementations of others: test_parity_moe.py.
+"""
 
 import math
 
@@ -12,120 +15,10 @@ from tinymodels.config import MoE
 from tinymodels.moe import MoEFeedForward, Router, watch_routing
 from tinymodels.parts import Parts
 
-V2 = MoE(11, 21, top_k=5, shared=2, groups=7, top_groups=3, scale=16.0)
-V2_LITE = MoE(11, 13, top_k=3, shared=2)
-V3 = MoE(
-    width=9,
-    experts=21,
-    top_k=5,
-    shared=1,
-    scoring="sigmoid",
-    selection_bias=True,
-    groups=7,
-    top_groups=3,
-    normalise=True,
-    scale=2.5,
-)
-V4 = MoE(
-    width=7,
-    experts=13,
-    top_k=3,
-    shared=1,
-    scoring="sqrtsoftplus",
-    selection_bias=True,
-    normalise=True,
-    scale=1.5,
-    limit=0.3,
-)
-V4_HASH = MoE(
-    width=7,
-    experts=13,
-    top_k=3,
-    shared=1,
-    scoring="sqrtsoftplus",
-    normalise=True,
-    scale=1.5,
-    limit=0.3,
-    hash_routed=True,
-)
-UNSHARED = MoE(5, 6, top_k=2)
-KINDS = {"V2": V2, "V2-Lite": V2_LITE, "V3": V3, "V4": V4, "V4 hash": V4_HASH, "bare": UNSHARED}
+from .moe_cases import KINDS, V2, V3, V4, V4_HASH, VOCAB, WIDTH, expected, made
+
 by_kind = pytest.mark.parametrize("config", KINDS.values(), ids=KINDS.keys())
 by_seed = pytest.mark.parametrize("seed", [1, 2, 3])
-WIDTH, VOCAB = 15, 37
-
-
-def made(config, seed, dtype=torch.float64):
-    """A layer with weights large enough to reach the clamp, and its inputs: batch 3, 11 tokens."""
-    draw = torch.Generator().manual_seed(seed)
-    layer = MoEFeedForward(WIDTH, config, vocab=VOCAB).to(dtype)
-    with torch.no_grad():
-        for p in layer.parameters():
-            p.copy_(torch.randn(p.shape, generator=draw) * 0.5)
-        if layer.router.bias is not None:
-            layer.router.bias.copy_(torch.randn(config.experts, generator=draw) * 0.3)
-        if layer.router.table is not None:
-            order = torch.rand(VOCAB, config.experts, generator=draw).argsort(-1)
-            layer.router.table.copy_(order[:, : config.top_k])
-    x = torch.randn(3, 11, WIDTH, generator=draw).to(dtype)
-    return layer, x, torch.randint(VOCAB, (3, 11), generator=draw)
-
-
-# ---------------------------------------------------------------- the same, token by token
-
-
-def silu(x):
-    return x / (1 + math.exp(-x))
-
-
-def network(ffn, x, limit):
-    """SwiGLU of one token in Python floats."""
-    hidden = []
-    for gate_row, up_row in zip(ffn.gate.weight.tolist(), ffn.up.weight.tolist()):
-        gate = sum(w * v for w, v in zip(gate_row, x))
-        up = sum(w * v for w, v in zip(up_row, x))
-        if limit is not None:
-            gate, up = min(gate, limit), max(-limit, min(up, limit))
-        hidden.append(silu(gate) * up)
-    return [sum(w * h for w, h in zip(row, hidden)) for row in ffn.down.weight.tolist()]
-
-
-def score(logits, scoring):
-    if scoring == "softmax":
-        total = sum(math.exp(l) for l in logits)
-        return [math.exp(l) / total for l in logits]
-    if scoring == "sigmoid":
-        return [1 / (1 + math.exp(-l)) for l in logits]
-    return [math.sqrt(math.log1p(math.exp(l))) for l in logits]
-
-
-def routed(router, x, token):
-    """{expert: weight} of one token, by sorting (score, index) pairs in Python."""
-    c = router.config
-    s = score(
-        [sum(w * v for w, v in zip(row, x)) for row in router.gate.weight.tolist()], c.scoring
-    )
-    bias = [0.0] * c.experts if router.bias is None else router.bias.tolist()
-    by = [a + b for a, b in zip(s, bias)]
-    if router.table is not None:
-        chosen = router.table[token].tolist()
-    else:
-        size = c.experts // c.groups
-        groups = [list(range(g * size, (g + 1) * size)) for g in range(c.groups)]
-        count = 2 if c.selection_bias else 1
-        groups.sort(key=lambda g: -sum(sorted((by[e] for e in g), reverse=True)[:count]))
-        allowed = sorted(e for g in groups[: c.top_groups] for e in g)
-        chosen = sorted(allowed, key=lambda e: -by[e])[: c.top_k]
-    total = sum(s[e] for e in chosen) if c.normalise else 1
-    return {e: s[e] / total * c.scale for e in chosen}
-
-
-def expected(layer, x, token):
-    c = layer.config
-    y = network(layer.shared, x, c.limit) if c.shared else [0.0] * WIDTH
-    for e, weight in routed(layer.router, x, token).items():
-        y = [a + weight * b for a, b in zip(y, network(layer.experts[e], x, c.limit))]
-    return y
 
 
 @by_seed
@@ -148,81 +41,23 @@ def test_float32_is_close_to_float64(config):
     assert (got - want).abs().max() < 1e-5 * want.abs().max()
 
 
-# ---------------------------------------------------------------- transformers' own routers
+def test_bfloat16_states_are_scored_in_float32():
+    layer, x, _ = made(V4, seed=5)
+    router, x = layer.router.bfloat16(), x.bfloat16()
+    got = router(x)
+    want = router.float()(x.float())
+    assert got.weights_BTk.dtype == torch.float32
+    assert torch.equal(got.experts_BTk, want.experts_BTk)
+    assert torch.equal(got.weights_BTk, want.weights_BTk)
+    assert layer.bfloat16()(x).dtype == torch.bfloat16
 
 
-def parity(theirs, config, seed):
-    """Same experts, same weights as their router with our weights, in float32."""
-    layer, x, ids = made(config, seed, torch.float32)
-    ours = layer.router(x, ids)
-    theirs.weight.data = layer.router.gate.weight.data.clone()
-    if config.selection_bias:
-        theirs.e_score_correction_bias = layer.router.bias.clone()
-    if config.hash_routed:
-        theirs.tid2eid = layer.router.table.clone()
-        _, weights, experts = theirs(x, ids)
-    else:
-        _, weights, experts = theirs(x)
-    experts, order = experts.view(3, 11, -1).sort(-1)
-    weights = weights.view(3, 11, -1).gather(-1, order)
-    our_experts, order = ours.experts_BTk.sort(-1)
-    assert torch.equal(our_experts, experts)
-    assert torch.allclose(ours.weights_BTk.gather(-1, order), weights, rtol=1e-5, atol=0)
-
-
-@by_seed
-@pytest.mark.parametrize("config", [V2, V2_LITE], ids=["V2", "V2-Lite"])
-def test_router_of_transformers_v2(config, seed):
-    from transformers.models.deepseek_v2 import modeling_deepseek_v2 as v2
-
-    theirs = v2.DeepseekV2TopkRouter(
-        v2.DeepseekV2Config(
-            hidden_size=WIDTH,
-            num_attention_heads=5,
-            n_routed_experts=config.experts,
-            num_experts_per_tok=config.top_k,
-            routed_scaling_factor=config.scale,
-            topk_method="greedy" if config.groups == 1 else "group_limited_greedy",
-            n_group=config.groups,
-            topk_group=config.top_groups,
-        )
-    )
-    parity(theirs, config, seed)
-
-
-@by_seed
-def test_router_of_transformers_v3(seed):
-    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as v3
-
-    theirs = v3.DeepseekV3TopkRouter(
-        v3.DeepseekV3Config(
-            hidden_size=WIDTH,
-            n_routed_experts=V3.experts,
-            num_experts_per_tok=V3.top_k,
-            routed_scaling_factor=V3.scale,
-            n_group=V3.groups,
-            topk_group=V3.top_groups,
-            norm_topk_prob=True,
-        )
-    )
-    parity(theirs, V3, seed)
-
-
-@by_seed
-@pytest.mark.parametrize("config", [V4, V4_HASH], ids=["bias", "hash"])
-def test_routers_of_transformers_v4(config, seed):
-    from transformers.models.deepseek_v4 import modeling_deepseek_v4 as v4
-
-    theirs = v4.DeepseekV4HashRouter if config.hash_routed else v4.DeepseekV4TopKRouter
-    their_config = v4.DeepseekV4Config(
-        hidden_size=WIDTH,
-        vocab_size=VOCAB,
-        n_routed_experts=config.experts,
-        num_experts_per_tok=config.top_k,
-        routed_scaling_factor=config.scale,
-        scoring_func="sqrtsoftplus",
-    )
-    parity(theirs(their_config), config, seed)
+@by_kind
+def test_parameters(config):
+    layer = MoEFeedForward(WIDTH, config, vocab=VOCAB)
+    networks = config.experts + config.shared
+    want = config.experts * WIDTH + networks * 3 * WIDTH * config.width
+    assert sum(p.numel() for p in layer.parameters()) == want
 
 
 # ---------------------------------------------------------------- single rules
@@ -309,6 +144,8 @@ def test_one_step_of_balance():
     bias = torch.tensor([0.5, 0.0, -0.5, 0.25])
     load = torch.tensor([7, 1, 4, 4])  # mean 4
     assert moe.balanced(bias, load, 0.125).tolist() == [0.375, 0.125, -0.5, 0.25]
+    far = torch.tensor([0, 0, 1, 19])  # mean 5, median 0: the mean decides
+    assert moe.balanced(bias, far, 0.125).tolist() == [0.625, 0.125, -0.375, 0.125]
     router = Router(WIDTH, V4)
     router.balance(torch.arange(13), gamma=0.5)
     assert router.bias.tolist() == [0.5] * 6 + [0] + [-0.5] * 6
@@ -418,7 +255,11 @@ def test_refusals():
     cases = [
         (lambda: layer(x), "token ids are missing"),
         (lambda: layer(x, tokens[:, 1:]), "shape \\(3, 10\\)"),
-        (lambda: layer(x, tokens + VOCAB), "the table has 37 rows"),
+        (
+            lambda: layer(x, tokens.clamp(min=1).fill_(VOCAB)),
+            "from 37 to 37; the table has 37 rows",
+        ),
+        (lambda: layer(x, tokens.clone().fill_(-1)), "from -1 to -1"),
         (lambda: Router(WIDTH, V4_HASH), "give `vocab`"),
         (lambda: Router(WIDTH, V2).balance(torch.arange(21)), "selection_bias"),
         (lambda: Router(WIDTH, MoE(5, 21, top_k=2, groups=4)), "must divide 21"),
