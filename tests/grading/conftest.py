@@ -1,12 +1,11 @@
 """A tiny course on disk, learners' notebooks made from it, and a progress folder of one's own."""
 
 import json
-from pathlib import Path
 
 import pytest
-import tiny_checks
 
 from grading.course_notebook import ROOT, Course
+from tests.grading import tiny_checks
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +30,7 @@ def tiny_course(tmp_path_factory):
             f'check("90.{number}", double_{number})\n\n'
         )
     (sources / f"{tiny_checks.NOTEBOOK}.py").write_text(text)
-    return Course(sources, "tiny_checks", (ROOT, Path(__file__).parent))
+    return Course(sources, "tests.grading.tiny_checks", (ROOT,))
 
 
 @pytest.fixture

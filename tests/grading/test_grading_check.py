@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny_checks
 import torch
 
 import grading.learner
@@ -15,6 +14,7 @@ from grading.draw import CHECK_SEEDS
 from grading.exercise import Case, Exercise, Expected, Misconception, Part
 from grading.result import STATUSES, Result
 from grading.verdict import assess
+from tests.grading import tiny_checks
 
 TINY = tiny_checks.EXERCISES[0]
 

@@ -4,12 +4,12 @@ import csv
 import json
 
 import pytest
-import tiny_checks
 
 from grading import batch, report
 from grading.__main__ import main
 from grading.course_notebook import Course
 from grading.runner import Row
+from tests.grading import tiny_checks
 
 STEM = "01__attention"
 KEYS = {

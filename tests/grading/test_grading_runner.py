@@ -6,10 +6,10 @@ import textwrap
 import time
 
 import pytest
-import tiny_checks
-from conftest import code_cell
 
 from grading.runner import grade_notebook, which_notebook
+from tests.grading import tiny_checks
+from tests.grading.conftest import code_cell
 
 RIGHT = "    return 2 * number"
 
