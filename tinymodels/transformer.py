@@ -14,8 +14,9 @@ from .attention.mha import MHA
 from .attention.mla import MLA
 from .cache import ModelCache
 from .cache.rows import Storage
-from .config import GQA, Dense, ModelConfig
+from .config import GQA, Dense, ModelConfig, MoE
 from .ffn import FeedForward
+from .moe import MoEFeedForward
 from .norm import RMSNorm
 from .parts import Parts
 from .step import Step
@@ -39,6 +40,8 @@ def build_ffn(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
     match ffn:
         case Dense():
             return FeedForward(config.width, ffn, parts)
+        case MoE():
+            return MoEFeedForward(config.width, ffn, parts, config.vocab)
     raise ValueError(f"layer {layer}: {ffn} can be counted but not run")
 
 
@@ -55,7 +58,8 @@ class Block(nn.Module):
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         found, step = self.attention(self.attention_norm(x_BTX), step, cache)
         x_BTX = x_BTX + found
-        return x_BTX + self.ffn(self.ffn_norm(x_BTX)), step
+        ids = (step.tokens_BT,) if isinstance(self.ffn, MoEFeedForward) else ()
+        return x_BTX + self.ffn(self.ffn_norm(x_BTX), *ids), step
 
 
 class Transformer(nn.Module):
@@ -84,7 +88,7 @@ class Transformer(nn.Module):
             if name.endswith("bias"):
                 p.zero_()
             elif p.dim() > 1:
-                out = name.endswith(("attention.output.weight", "ffn.down.weight"))
+                out = name.endswith((".attention.output.weight", ".down.weight"))
                 p.copy_(torch.randn(p.shape, generator=draw) * 0.02 * (shrink if out else 1))
 
     @property

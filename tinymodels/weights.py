@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 LAYER = r"model\.layers\.(\d+)\."
+SELF = LAYER + r"self_attn\."
 
 TRANSFORMERS: tuple[tuple[str, str], ...] = (
     (r"model\.embed_tokens\.weight", "embed.weight"),
@@ -18,10 +19,20 @@ TRANSFORMERS: tuple[tuple[str, str], ...] = (
     (r"lm_head\.weight", "head.weight"),
     (LAYER + r"input_layernorm\.weight", r"layers.\1.attention_norm.weight"),
     (LAYER + r"post_attention_layernorm\.weight", r"layers.\1.ffn_norm.weight"),
-    (LAYER + r"self_attn\.q_proj\.(weight|bias)", r"layers.\1.attention.query.\2"),
-    (LAYER + r"self_attn\.k_proj\.(weight|bias)", r"layers.\1.attention.key.\2"),
-    (LAYER + r"self_attn\.v_proj\.(weight|bias)", r"layers.\1.attention.value.\2"),
-    (LAYER + r"self_attn\.o_proj\.weight", r"layers.\1.attention.output.weight"),
+    (SELF + r"q_proj\.(weight|bias)", r"layers.\1.attention.query.\2"),
+    (SELF + r"k_proj\.(weight|bias)", r"layers.\1.attention.key.\2"),
+    (SELF + r"v_proj\.(weight|bias)", r"layers.\1.attention.value.\2"),
+    (SELF + r"o_proj\.weight", r"layers.\1.attention.output.weight"),
+    (SELF + r"q_a_proj\.weight", r"layers.\1.attention.query_down.weight"),
+    (SELF + r"q_a_layernorm\.weight", r"layers.\1.attention.query_norm.weight"),
+    (SELF + r"q_b_proj\.weight", r"layers.\1.attention.query.weight"),
+    (SELF + r"kv_a_proj_with_mqa\.weight", r"layers.\1.attention.kv_down.weight"),
+    (SELF + r"kv_a_layernorm\.weight", r"layers.\1.attention.kv_norm.weight"),
+    (SELF + r"kv_b_proj\.weight", r"layers.\1.attention.kv_up.weight"),
+    (SELF + r"indexer\.wq_b\.weight", r"layers.\1.attention.indexer.query.weight"),
+    (SELF + r"indexer\.wk\.weight", r"layers.\1.attention.indexer.key.weight"),
+    (SELF + r"indexer\.k_norm\.(weight|bias)", r"layers.\1.attention.indexer.key_norm.\2"),
+    (SELF + r"indexer\.weights_proj\.weight", r"layers.\1.attention.indexer.head_weight.weight"),
     (LAYER + r"mlp\.(gate|up|down)_proj\.(weight|bias)", r"layers.\1.ffn.\2.\3"),
 )
 

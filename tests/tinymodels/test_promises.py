@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tinymodels import ledger
 from tinymodels.cache import ModelCache
-from tinymodels.presets import tiny_v1
+from tinymodels.presets import tiny_v1, tiny_v2, tiny_v2_lite, tiny_v3, tiny_v3_2
 from tinymodels.transformer import Transformer
 
-PRESETS = {"tiny_v1": tiny_v1}
-LONGEST = 45
+PRESETS = {f.__name__: f for f in (tiny_v1, tiny_v2, tiny_v2_lite, tiny_v3, tiny_v3_2)}
+LONGEST = 37
 by_preset = pytest.mark.parametrize("name", PRESETS)
 
 
@@ -78,7 +78,7 @@ def test_tiny_v1_rate_by_hand():
 
 
 @by_preset
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(length=lengths, cuts=chunkings, seed=seeds)
 def test_one_pass_is_any_chunking_in_fp64(name, length, cuts, seed):
     model = model_of(name, seed)
@@ -108,8 +108,8 @@ def stored_rows(memory: ModelCache) -> list[torch.Tensor]:
 
 
 @by_preset
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("sizes", [[1] * LONGEST, [7, 1, 22, 15], [44, 1], [2] * 22 + [1]])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("sizes", [[1] * LONGEST, [7, 1, 22, 7], [36, 1]])
 def test_packed_rows_do_not_depend_on_the_chunking(name, seed, sizes):
     """fp64 compute, packed storage: the same bytes, however the text is cut."""
     model = model_of(name, seed)
@@ -159,7 +159,7 @@ def test_sequences_of_a_batch_do_not_meet(name):
 
 
 @by_preset
-@pytest.mark.parametrize("changed", [1, 2, 13, 31, LONGEST - 1])
+@pytest.mark.parametrize("changed", [1, 13, 31, LONGEST - 1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_later_token_changes_nothing_before_it(name, changed, dtype):
     model = model_of(name, 0, dtype)
