@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.runtime import interpreter as stock
 
 from kernels import bounds
-from kernels.interpreter_casts import CastingBuilder
+from kernels.interpreter_casts import CastingBuilder, CastingReduce, CastingScan
 
 
 class CheckedBuilder(CastingBuilder):
@@ -225,5 +225,6 @@ def install() -> None:
         return
     stock.interpreter_builder.__class__ = CheckedBuilder
     stock.GridExecutor = CheckedExecutor
+    stock.ReduceOps, stock.ScanOps = CastingReduce, CastingScan
     stock._patch_lang = _patch_once(stock._patch_lang)
     stock._implicit_cvt = _tag_pointers(stock._implicit_cvt)

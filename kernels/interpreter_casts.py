@@ -95,3 +95,39 @@ class CastingBuilder(stock.InterpreterBuilder):
         if dst_type.scalar == tl.float8e4nv and src.dtype.scalar in (tl.float32, tl.float16):
             return Handle(fp32_to_e4m3(src.data), tl.float8e4nv)
         return super().create_fp_to_fp(src, dst_type, rounding_mode)
+
+
+class _Widening:
+    """Reduces bf16 in fp32 and rounds the result once. (A GPU may round in between.)"""
+
+    def apply_impl(self, input):
+        narrow = [tensor.dtype == tl.bfloat16 for tensor in input]
+        if not any(narrow):
+            return super().apply_impl(input)
+        results = super().apply_impl(tuple(map(_wide_tensor, input)))
+        if not isinstance(results, (tuple, list)):
+            results = (results,)
+        return [_narrow_tensor(result) if index < len(narrow) and narrow[index] else result
+                for index, result in enumerate(results)]
+
+
+class CastingReduce(_Widening, stock.ReduceOps):
+    pass
+
+
+class CastingScan(_Widening, stock.ScanOps):
+    pass
+
+
+def _retyped(tensor, handle):
+    shape = list(tensor.shape)
+    kind = tl.block_type(handle.dtype, shape) if shape else handle.dtype
+    return tl.core.tensor(handle, kind)
+
+
+def _wide_tensor(tensor):
+    return _retyped(tensor, _widen(tensor.handle)) if tensor.dtype == tl.bfloat16 else tensor
+
+
+def _narrow_tensor(tensor):
+    return _retyped(tensor, _narrow(tensor.handle))
