@@ -60,7 +60,8 @@ def grade_folder(
     course = course or Course()
     todo, _ = tasks(folder, course)
     done = _read_journal(folder / JOURNAL)
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    try:
         running = {
             pool.submit(_grade, task, course, cell_seconds): task
             for task in todo
@@ -71,6 +72,8 @@ def grade_folder(
             done[task.key] = future.result()
             _write_journal(folder / JOURNAL, task, done[task.key])
             tell(task, done[task.key])
+    finally:  # stopped by hand: what waits is dropped, what runs is not started again
+        pool.shutdown(cancel_futures=True)
     return [(task.student, row) for task in todo for row in done[task.key]]
 
 

@@ -77,7 +77,8 @@ def _keep(result: Result, answer: Any) -> None:
 
     try:
         source, name = gather(answer)
-    except NotGathered:
+    except NotGathered as reason:
+        progress.write_event("not_kept", result.id, reason=str(reason))
         return
     progress.keep_source(result.id, f"# name: {name}\n{source}")
 

@@ -22,7 +22,7 @@ def own_parts() -> Any:
     for id, field in FILLS.items():
         source = progress.kept_source(id)
         if source is None:
-            lines.append(f"{field}: the course's own (exercise {id} is not passed yet)")
+            lines.append(f"{field}: the course's own ({_why_not(id)})")
             continue
         try:
             pieces[field] = _FITTED[field](load(id, source))
@@ -34,6 +34,13 @@ def own_parts() -> Any:
             )
     print("\n".join(lines))
     return Parts(**pieces)
+
+
+def _why_not(id: str) -> str:
+    refused = [event.get("reason", "") for event in progress.events("not_kept", id)]
+    if refused:
+        return f"yours passed exercise {id}, but could not be kept: {refused[-1]}"
+    return f"exercise {id} is not passed yet"
 
 
 def load(id: str, source: str) -> Callable:

@@ -131,6 +131,17 @@ def test_my_parts_are_mine_where_passed_and_the_courses_elsewhere(solved, capsys
         parts.attention(query, key, value, window=3)
 
 
+def test_a_passed_exercise_that_cannot_be_kept_is_said(capsys):
+    from functools import partial
+
+    source = SOLVED.replace("hidden(score).soft", "mask(score).soft")
+    mask = partial(from_a_notebook(SOLVED, "hidden", torch=torch, math=__import__("math")))
+    world = {"torch": torch, "mask": mask, "EXPONENT": -0.5}
+    assert check("01.1", from_a_notebook(source, "causal_attention", **world)).status == "passed"
+    assert my_parts().own() == ()
+    assert "could not be kept: mask is a partial" in capsys.readouterr().out
+
+
 def test_a_broken_part_does_not_block_the_chapter(capsys):
     for source in ("# name: f\nraise OSError('gone')\n", "# name: f\ndef g(: pass", "nothing"):
         progress.keep_source("01.1", source)
