@@ -4,9 +4,9 @@
 # You write the memory of a language model: first the attention that reads it, then the
 # cache that holds it, then the loop that uses it, then the sum that says what it costs.
 #
-# Replace each `...` with your code and run the cell, then run the check below it. A check
-# says what it saw and what it expected, and often which mistake gives just your answer.
-# `hint("01.1")` gives a hint, and again the next one.
+# Replace each `...` with your code and run the cell, then run the check below it. A
+# check says what it saw and what it expected, and often which mistake gives just your
+# answer. `hint("01.1")` gives a hint, and again the next one.
 #
 # Names end in the letters of their axes: `query_BTHD` has the axes B, batch (several
 # texts side by side); T, the new tokens; H, heads; D, the numbers in one head. S counts
@@ -26,13 +26,13 @@ from grading import check, hint
 #
 # difficulty 3/5, importance 5/5, about 20 minutes
 #
-# Each token asks a question (its query). Each token it may look at has a label (its key)
-# and something to hand over (its value). The better query and key fit, the more of that
-# value flows into the answer.
+# Each token asks a question (its query). Each token it may look at has a label (its
+# key) and something to hand over (its value). The better query and key fit, the more of
+# that value flows into the answer.
 #
 # For one head: the score of a pair is the dot product of query and key, divided by
-# $\sqrt{D}$. The scores of one query go through a softmax: now they are weights that sum
-# to 1. The answer is the sum of the values, each times its weight.
+# $\sqrt{D}$. The scores of one query go through a softmax: now they are weights that
+# sum to 1. The answer is the sum of the values, each times its weight.
 #
 # Causal: a token may look at itself and at what came before, never at what comes later.
 # T new tokens may arrive when others are there already: they are the *last* T of all S.
@@ -72,8 +72,8 @@ check("01.1", causal_attention)
 # Keys and values of a token never change once they are made: what comes later cannot
 # reach back. So they are made once and kept. That is the whole idea of the cache.
 #
-# A new token brings its query, key and value. The key and the value go behind those that
-# are kept; the query reads them all and is thrown away.
+# A new token brings its query, key and value. The key and the value go behind those
+# that are kept; the query reads them all and is thrown away.
 #
 # Use your `causal_attention` from 01.1. If it is not finished yet,
 # `reference_attention(query, key, value)` is the course's own.
@@ -90,7 +90,7 @@ def append_and_attend(
 ) -> tuple[Float[Tensor, "B T H D"], Cache]:
     """Store T new keys and values, then let the T queries read all that is stored.
 
-    `cache` is a pair (keys, values) with the S tokens so far, or None at the very start.
+    `cache` is a pair (keys, values) with the S tokens so far, None at the very start.
     Returns a pair: the output, and the new cache (keys, values) with S + T tokens, the
     new ones behind the old ones. T may be 1 or more.
     """
@@ -112,18 +112,18 @@ check("01.2", append_and_attend)
 #
 # Now the cache goes to work. A model is given; it has two calls:
 #
-# - `cache = model.new_cache(batch, capacity)` makes an empty cache for `capacity` tokens
-#   of each text.
-# - `logits_BTV = model(tokens_BT, cache)` runs T new tokens that stand behind those in the
-#   cache, and puts them into it. It returns one row of logits, V numbers, a token: how
-#   likely each word is to come next.
+# - `cache = model.new_cache(batch, capacity)` makes an empty cache for `capacity`
+#   tokens of each text.
+# - `logits_BTV = model(tokens_BT, cache)` runs T new tokens that stand behind those in
+#   the cache, and puts them into it. It returns one row of logits, V numbers, a token:
+#   how likely each word is to come next.
 #
-# Write `count` tokens, each time the likeliest one. The check counts how many tokens the
-# model had to run: each one once is enough.
+# Write `count` tokens, each time the likeliest one. The check counts how many tokens
+# the model had to run: each one once is enough.
 
 # %% exercise_id="01.3" points=3 tags=["exercise"]
 def generate(model, prompt_BT: Int[Tensor, "B T"], count: int) -> Int[Tensor, "B N"]:
-    """The `count` tokens (N, at least 1) that follow the prompt; the prompt not included.
+    """The `count` tokens (N, at least 1) after the prompt; the prompt is not included.
 
     The prompt runs in one call, each new token in a call of its own, all with the same
     cache. The last new token is written and never run: nobody asks what follows it.
@@ -148,8 +148,8 @@ check("01.3", generate)
 #
 # difficulty 1/5, importance 5/5, about 10 minutes
 #
-# What does one token leave in the cache? Every layer keeps a key and a value for each kv
-# head. (Several query heads may share one kv head; queries themselves are not kept.)
+# What does one token leave in the cache? Every layer keeps a key and a value for each
+# kv head. (Several query heads may share one kv head; queries themselves are not kept.)
 #
 # Not every argument is needed.
 
@@ -175,18 +175,19 @@ def bytes_per_token(
 check("01.4", bytes_per_token)
 
 # %% [markdown]
-# Try it on a real model. DeepSeek-V1 67B has 95 layers, hidden size 8,192, 64 query heads,
-# 8 kv heads of 128 numbers, 16 bits each: `bytes_per_token(95, 8192, 64, 8, 128, 16)`.
+# Try it on a real model. DeepSeek-V1 67B has 95 layers, hidden size 8,192, 64 query
+# heads, 8 kv heads of 128 numbers, 16 bits each: `bytes_per_token(95, 8192, 64, 8, 128,
+# 16)`.
 
 # %% [markdown]
 # ## 01.5 Online softmax (optional)
 #
 # difficulty 4/5, importance 3/5, about 30 minutes
 #
-# A long cache does not fit into a chip's small, fast memory. It passes through in blocks,
-# and each block is seen once. But softmax needs the largest score and the sum of all the
-# weights, and these are known only at the end. The way out: keep the largest score *so
-# far*, and mend the sums whenever a larger one turns up.
+# A long cache does not fit into a chip's small, fast memory. It passes through in
+# blocks, and each block is seen once. But softmax needs the largest score and the sum
+# of all the weights, and these are known only at the end. The way out: keep the largest
+# score *so far*, and mend the sums whenever a larger one turns up.
 #
 # A masked score is $-\infty$. A row may be masked in its first block, or everywhere.
 
@@ -194,9 +195,9 @@ check("01.4", bytes_per_token)
 def online_softmax(blocks) -> Float[Tensor, "N D"]:
     """Softmax over all the scores of a row, times the values; each block is seen once.
 
-    `blocks` gives pairs (score_NM, value_NMD): the next M scores of N rows and the values
-    that belong to them; M may differ from block to block. A block is overwritten as soon
-    as the next one is asked for. A row in which every score is -inf gives 0.
+    `blocks` gives pairs (score_NM, value_NMD): the next M scores of N rows, and the
+    values that belong to them; M may differ from block to block. A block is overwritten
+    as soon as the next one is asked for. A row in which every score is -inf gives 0.
     """
     ### BEGIN SOLUTION
     maximum_N = denominator_N = accumulator_ND = None
@@ -229,9 +230,9 @@ check("01.5", online_softmax)
 # keys of a block are loaded, the weights made, the sum of the weights mended. Two lines
 # are missing: load the block's values, and mend the weighted sum.
 #
-# Without a GPU the kernel runs in Triton's interpreter, so you may put a `print` anywhere.
-# Where there is no Triton (macOS, Windows) the check says `unavailable`, and it counts
-# neither for nor against you.
+# Without a GPU the kernel runs in Triton's interpreter, so you may put a `print`
+# anywhere. Where there is no Triton (macOS, Windows) the check says `unavailable`, and
+# it counts neither for nor against you.
 
 # %% exercise_id="01.6" points=2 tags=["exercise"]
 @triton.jit
@@ -239,7 +240,7 @@ def decode_kernel(
     query_ptr, key_ptr, value_ptr, output_ptr, S, scale,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """One query a row over S keys and values; query [N, D], key and value [N, S, D]."""
+    """One query a row over S entries; query [N, D], key and value [N, S, D]."""
     row = tl.program_id(0)
     dim = tl.arange(0, BLOCK_D)  # a power of two; D itself may be any size
     query = tl.load(query_ptr + row * D + dim, mask=dim < D, other=0.0)

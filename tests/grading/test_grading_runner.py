@@ -2,11 +2,15 @@
 
 import json
 import os
+import subprocess
+import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
+from grading.course_notebook import ROOT
 from grading.runner import grade_notebook, which_notebook
 from tests.grading import tiny_checks
 from tests.grading.conftest import code_cell
@@ -60,6 +64,7 @@ IN_THE_CELL = {
 }  # fmt: skip
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals and fork are POSIX")
 def test_misbehaving_answers(notebook, tiny_course):
     """All of them in one notebook: none spoils another's result."""
     answers, wanted = {}, {}
@@ -84,18 +89,15 @@ def test_misbehaving_answers(notebook, tiny_course):
 
 
 def _processes():
+    """Ids of all processes; where there is no /proc (macOS), none."""
+    if not os.path.isdir("/proc"):
+        return set()
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def _gone(before):
     """No boxed kernel, and no child of one, is left from this test."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        ours = [pid for pid in _processes() - before if _is_boxed(pid)]
-        if not ours:
-            return True
-        time.sleep(0.2)
-    return False
+    return _eventually(lambda: not any(map(_is_boxed, _processes() - before)), 30)
 
 
 def _is_boxed(pid):
@@ -212,3 +214,46 @@ def test_hints_that_were_opened_are_reported(notebook, tiny_course):
     ]
     rows = grade_notebook(save(), tiny_course)
     assert [row.hint_used for row in rows[:2]] == [2, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
+def test_a_killed_grader_takes_its_kernel_with_it(notebook, tiny_course):
+    path = notebook({1: "while True: pass"})[1]()
+    code = (
+        "import sys; from pathlib import Path; from grading.course_notebook import Course;"
+        "from grading.runner import grade_notebook;"
+        "grade_notebook(Path(sys.argv[1]), Course(Path(sys.argv[2]),"
+        "'tests.grading.tiny_checks'), cell_seconds=600)"
+    )
+    command = [sys.executable, "-c", code, str(path), str(tiny_course.sources)]
+    grader = subprocess.Popen(command, cwd=ROOT)
+    try:
+        assert _eventually(lambda: _children(grader.pid)), "no kernel was started"
+        kernel = _children(grader.pid)[0]
+        time.sleep(3)
+    finally:
+        grader.kill()
+        grader.wait()
+    assert _eventually(lambda: not Path(f"/proc/{kernel}").exists()), "the kernel lives on"
+
+
+def _children(parent):
+    found = []
+    for pid in _processes():
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            continue
+        if f"PPid:\t{parent}\n" in status:
+            found.append(pid)
+    return found
+
+
+def _eventually(happens, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if happens():
+            return True
+        time.sleep(0.2)
+    return False
