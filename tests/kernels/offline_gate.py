@@ -1,0 +1,55 @@
+"""Runs in its own process, with KVC_BACKEND=offline: kernels that must not pass the gate."""
+
+import json
+import sys
+
+import torch
+from kernels import compile as compiler
+from kernels.backend import tl, triton
+
+
+@triton.jit
+def greedy(source, target, BLOCK: tl.constexpr):
+    """Keeps three large blocks alive at once: more numbers than there are registers."""
+    at = tl.arange(0, BLOCK)
+    a = tl.load(source + at)
+    b = tl.load(source + BLOCK + at)
+    c = tl.load(source + 2 * BLOCK + at)
+    for step in range(4):
+        a, b, c = tl.exp(b) + c * step, tl.exp(c) + a, tl.exp(a) + b
+    tl.store(target + at, a)
+    tl.store(target + BLOCK + at, b)
+    tl.store(target + 2 * BLOCK + at, c)
+
+
+@triton.jit
+def spacious(a, b, target, N: tl.constexpr, STEPS: tl.constexpr):
+    """Holds many stages of two wide tiles in shared memory."""
+    row, column = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    total = tl.zeros([N, N], tl.float32)
+    for step in range(STEPS):
+        left = tl.load(a + row * N * STEPS + step * N + column)
+        right = tl.load(b + (step * N + row) * N + column)
+        total = tl.dot(left, right, total)
+    tl.store(target + row * N + column, total)
+
+
+def spill():
+    numbers = torch.empty(3 * 4_096)
+    greedy[(1,)](numbers, torch.empty_like(numbers), BLOCK=4_096, num_warps=1)
+
+
+def overflow():
+    a, b = torch.empty(64, 64 * 32).bfloat16(), torch.empty(64 * 32, 64).bfloat16()
+    spacious[(1,)](a, b, torch.empty(64, 64), N=64, STEPS=32, num_stages=14)
+
+
+target = compiler.TARGETS[sys.argv[1]]
+found = [*compiler.compile_call(target, "spill", spill),
+         *compiler.compile_call(target, "overflow", overflow)]
+try:
+    compiler.compile_call(target, "nothing", lambda: None)
+except ValueError as error:
+    nothing = str(error)
+print(json.dumps({**compiler.as_json(target, found), "nothing": nothing,
+                  "table": compiler.show(found)}))

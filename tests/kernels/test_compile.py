@@ -1,0 +1,89 @@
+"""The compile gate: real kernels pass it on real chips, and bad ones do not."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import kernels
+import pytest
+from kernels import compile as compiler
+from kernels import gates
+
+ROOT = Path(kernels.__file__).parents[1]
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
+
+
+def python(*arguments, **variables):
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("TRITON_INTERPRET", "KVC_BACKEND")}
+    environment |= {"PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run([sys.executable, *arguments], env=environment, cwd=ROOT, text=True,
+                          capture_output=True, timeout=900)
+
+
+@needs_triton
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_spill_and_too_much_shared_memory_are_found(target):
+    done = python(str(Path(__file__).with_name("offline_gate.py")), target,
+                  KVC_BACKEND="offline")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    spill, overflow = told["kernels"]
+    assert spill["kernel"] == "greedy" and spill["spilled"] > 0 and not spill["fits"]
+    assert overflow["kernel"] == "spacious" and overflow["shared"] > overflow["shared_limit"]
+    assert not overflow["fits"] and overflow["mma"] > 0 and overflow["wide_loads"] > 0
+    assert not told["fits"]
+    assert "SPILLS" in told["table"] and "TOO MUCH SHARED MEMORY" in told["table"]
+    assert told["nothing"] == "nothing: the call launched no kernel, so nothing was compiled"
+
+
+@needs_triton
+def test_real_kernels_fit_and_use_matrix_instructions():
+    done = python("-m", "kernels", "compile", "--target", "sm_90", "--json", "decode_attention")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["target"] == "sm_90" and told["fits"]
+    shapes = gates.module("decode_attention").REAL
+    assert len(told["kernels"]) == 2 * len(shapes)  # split and merge
+    for one in told["kernels"]:
+        assert one["registers"] > 0 and one["spilled"] == 0 and one["shared_limit"] == 232_448
+        if one["kernel"] == "_attend_split" and "float32" not in one["shape"]:
+            assert one["mma"] > 0 and one["wide_loads"] > 0, one
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("target", compiler.TARGETS)
+def test_every_kernel_fits_every_chip(target):
+    done = python("-m", "kernels", "compile", "--target", target)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_triton
+def test_usage():
+    done = python("-m", "kernels", "compile", "--target", "sm_42")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'sm_42' is unknown; expected one of sm_80, sm_90" in done.stderr
+    done = python("-m", "kernels", "compile", "--target", "sm_80", "no_such_kernel")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no kernel 'no_such_kernel'; there are: first_kernels, flash_attention" in done.stderr
+
+
+def test_compiling_needs_its_own_process():
+    with pytest.raises(kernels.backend.TritonUnavailable, match="KVC_BACKEND=offline before"):
+        with compiler.compiling_for(compiler.TARGETS["sm_80"]):
+            pass
+
+
+@pytest.mark.parametrize("name", kernels.KERNELS)
+def test_every_kernel_offers_what_the_gates_need(name):
+    module = gates.module(name)
+    assert module.SMALL and module.REAL
+    for shape in (*module.SMALL, *module.REAL):
+        assert shape.label
+        assert set(module.expected(shape)) == {"bytes_read", "bytes_written", "flops"}
+    assert callable(getattr(module.SMALL[0], "function", None) or getattr(module, name))
