@@ -16,7 +16,7 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def new_page(browser):
     """new_page(width, height) -> a page whose `complaints` collects errors of any kind."""
     contexts = []

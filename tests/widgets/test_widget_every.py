@@ -148,3 +148,15 @@ def test_a_control_that_cannot_work_is_refused(given, message):
     whole = {"kind": "range", "values": (1, 2), "texts": ("one", "two"), **given}
     with pytest.raises(ValueError, match=message):
         Control("n", "n", **whole)
+
+
+def test_views_one_press_away_are_those_python_would_send(widget):
+    ahead = widget.shown["ahead"]
+    assert bool(ahead) != bool(widget.views)
+    for name, sent in ahead.items():
+        moved = [c for c in widget._controls if name.endswith(c.name)]
+        values = json.loads(name[: name.rindex("]") + 1])
+        wanted = dict(zip(widget.settings, values))
+        (control,) = (c for c in moved if name == key(wanted) + c.name)
+        settled = widget.settle(wanted, control.name)
+        assert sent == {"settings": settled, "view": asdict(widget.look(settled))}

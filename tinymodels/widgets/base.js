@@ -24,11 +24,14 @@ function keyOf(settings) {
   return JSON.stringify(Object.values(settings));
 }
 
-let made = 0; // inputs need ids of their own, however often a widget is shown
+/** An id that nothing else in the page has, however many widgets it shows. */
+function unique() {
+  return `kvc-${Math.random().toString(36).slice(2)}`;
+}
 
 /** A native input for one control: {node, place(settings)}; `moved(value)` on a change. */
 function input(control, moved) {
-  const id = `kvc-${++made}`;
+  const id = unique();
   const note = control.note ? [html("span", { class: "kvc-note", id: `${id}-note` }, control.note)] : [];
   const described = control.note ? { "aria-describedby": `${id}-note` } : {};
   const frame = html("div", { class: `kvc-control kvc-${control.kind}`, "data-name": control.name });
@@ -92,7 +95,9 @@ function build({ model, el }, draw, { side = true } = {}) {
   el.append(root);
 
   let speaking = 0;
-  const paint = (speak) => {
+  let painted = ""; // the settings whose View is on the page
+  const paint = (speak, of = settings) => {
+    painted = keyOf(of);
     number.textContent = view.number;
     unit.textContent = view.unit;
     lines.replaceChildren(...view.lines.map((line) => html("p", {}, line)));
@@ -110,9 +115,9 @@ function build({ model, el }, draw, { side = true } = {}) {
   const place = () => inputs.forEach((each) => each.place(settings[each.name]));
 
   function move(wanted, changed) {
-    const views = model.get("views");
     const at = keyOf(wanted);
-    const known = views[model.get("leads")[at + changed] ?? at];
+    const views = model.get("views");
+    const known = views[model.get("leads")[at + changed] ?? at] ?? model.get("shown").ahead[at + changed];
     settings = wanted;
     if (known) {
       ({ settings, view } = known);
@@ -125,16 +130,18 @@ function build({ model, el }, draw, { side = true } = {}) {
   }
   const answered = () => {
     const shown = model.get("shown");
-    const known = Boolean(model.get("views")[keyOf(settings)]);
+    const right = painted === keyOf(settings); // the page shows what was asked for last
     if (shown.turn < turn) {
-      if (known) return;
-      view = shown.view; // still worth showing; the controls have moved on and stay where they are
+      if (right) return;
+      view = shown.view; // better than what is there; the controls have moved on and stay
+      paint(false, shown.settings);
     } else {
-      if (known && keyOf(shown.settings) === keyOf(settings)) return; // it is on the page already
+      const same = right && painted === keyOf(shown.settings);
       ({ settings, view, turn } = shown);
+      if (same) return;
       place();
+      paint(true);
     }
-    paint(true);
   };
   model.on("change:shown", answered);
   reset.addEventListener("click", () => move(model.get("start"), "reset"));

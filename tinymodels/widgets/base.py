@@ -7,7 +7,8 @@ picture that a notebook shows wherever no kernel runs.
 
 Two ways lead from a control to a new View. Where the settings are few, all Views are sent once
 (`views`) and the browser looks the new one up, even while the kernel is busy. Where they are
-many, the browser sends `asked` and Python answers with `shown`.
+many, the browser sends `asked` and Python answers with `shown`; the Views one key press away
+come along (`ahead`), so that the next press need not wait for Python either.
 """
 
 import json
@@ -100,7 +101,7 @@ class Widget(anywidget.AnyWidget):
     controls = traitlets.List().tag(sync=True)
     start = traitlets.Dict().tag(sync=True)  # where Reset leads back to
     asked = traitlets.Dict().tag(sync=True)  # browser -> Python: {settings, changed, turn}
-    shown = traitlets.Dict().tag(sync=True)  # Python -> browser: {settings, view, turn}
+    shown = traitlets.Dict().tag(sync=True)  # Python -> browser: {settings, view, turn, ahead}
     views = traitlets.Dict().tag(sync=True)  # {key: {settings, view}}, where all are sent
     leads = traitlets.Dict().tag(sync=True)  # {key + changed: key}, where a move moves others too
 
@@ -168,7 +169,7 @@ class Widget(anywidget.AnyWidget):
     def _everything(self) -> dict:
         views, leads = {}, {}
         for settings in self.all_settings():
-            views[key(settings)] = {"settings": settings, "view": asdict(self.look(settings))}
+            views[key(settings)] = self._sight(settings)
             for control in self._controls:
                 for value in control.values:
                     wanted = {**settings, control.name: value}
@@ -178,7 +179,23 @@ class Widget(anywidget.AnyWidget):
         return {"views": views, "leads": leads}
 
     def _see(self, settings: dict, turn: int) -> dict:
-        return {"settings": settings, "view": asdict(self.look(settings)), "turn": turn}
+        ahead = {} if self.all_settings() else self._ahead(settings)
+        return {**self._sight(settings), "turn": turn, "ahead": ahead}
+
+    def _sight(self, settings: dict) -> dict:
+        return {"settings": settings, "view": asdict(self.look(settings))}
+
+    def _ahead(self, settings: dict) -> dict:
+        """{key + changed: what is seen there} for one press of an arrow key, Home or End."""
+        found = {}
+        for control in self._controls:
+            at = control.values.index(settings[control.name])
+            near = control.values[max(0, at - 1) : at + 2]
+            for value in {*near, control.values[0], control.values[-1]}:
+                wanted = {**settings, control.name: value}
+                settled = self.settle(wanted, control.name)
+                found[key(wanted) + control.name] = self._sight(settled)
+        return found
 
     @traitlets.observe("asked")
     def _answer(self, change) -> None:

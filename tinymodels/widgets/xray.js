@@ -2,10 +2,9 @@
 // A cell's letter: n computed now, a computed again, r read, k kept and not read, . not there yet.
 
 const MEANING = { n: "computed now", a: "computed again", r: "read from the cache", k: "kept, not read" };
-let patterns = 0;
 
 function stripes() {
-  const id = `kvc-stripes-${++patterns}`;
+  const id = unique();
   const pattern = svg("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
   pattern.append(svg("rect", { class: "accent", width: 2, height: 5 }));
   return { id, node: svg("defs", {}, pattern) };
