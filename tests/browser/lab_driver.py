@@ -76,6 +76,7 @@ def _environment(folder: Path) -> dict[str, str]:
         (folder / name.lower()).mkdir()
         env[name] = str(folder / name.lower())
     env["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), env.get("PATH", "")))
+    env["COURSE_PROGRESS"] = str(folder / "progress")  # what a test answers is nobody's progress
     env["PYTHONPATH"] = str(ROOT)  # the kernel runs the code of this tree, wherever it starts
     env.setdefault("OMP_NUM_THREADS", "1")
     for name, values in SETTINGS.items():
@@ -162,6 +163,31 @@ def hide_sidebar(page) -> None:
         """() => { const shell = window.jupyterapp.shell;
                    if (!shell.leftCollapsed) shell.collapseLeft(); }"""
     )
+
+
+def chart_of(widget) -> str:
+    return widget.locator(".kvc-chart").inner_html()
+
+
+def wait_for_change(page, widget, before: str) -> None:
+    page.wait_for_function(
+        "([chart, before]) => chart.innerHTML !== before",
+        arg=[widget.locator(".kvc-chart").element_handle(), before],
+        polling="raf",
+    )
+
+
+def move(page, control) -> None:
+    """Move a native input by keyboard alone: away from where it is."""
+    kind = control.evaluate("node => node.type || node.tagName")
+    control.focus()
+    if kind == "checkbox":
+        page.keyboard.press("Space")
+    elif kind == "range":
+        value, most = control.evaluate("node => [Number(node.value), Number(node.max)]")
+        page.keyboard.press("ArrowRight" if value < most else "ArrowLeft")
+    else:
+        page.keyboard.press("ArrowDown")
 
 
 # From a key press to a changed picture on the screen: the clock starts when the key event

@@ -10,7 +10,17 @@ import re
 
 import nbformat
 import pytest
-from lab_driver import hide_sidebar, lab, open_notebook, run_all, times, watch_times
+from lab_driver import (
+    chart_of,
+    hide_sidebar,
+    lab,
+    move,
+    open_notebook,
+    run_all,
+    times,
+    wait_for_change,
+    watch_times,
+)
 
 from tinymodels import widgets
 
@@ -72,31 +82,6 @@ def opened(running, new_page):
         return page
 
     return go
-
-
-def chart_of(widget) -> str:
-    return widget.locator(".kvc-chart").inner_html()
-
-
-def wait_for_change(page, widget, before: str) -> None:
-    page.wait_for_function(
-        "([chart, before]) => chart.innerHTML !== before",
-        arg=[widget.locator(".kvc-chart").element_handle(), before],
-        polling="raf",
-    )
-
-
-def move(page, control) -> None:
-    """Move a native input by keyboard alone: away from where it is."""
-    kind = control.evaluate("node => node.type || node.tagName")
-    control.focus()
-    if kind == "checkbox":
-        page.keyboard.press("Space")
-    elif kind == "range":
-        value, most = control.evaluate("node => [Number(node.value), Number(node.max)]")
-        page.keyboard.press("ArrowRight" if value < most else "ArrowLeft")
-    else:
-        page.keyboard.press("ArrowDown")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
