@@ -58,7 +58,7 @@ def stream(
     """
     if isinstance(new, bool) or not isinstance(new, int) or new < 0:
         raise ValueError(f"new is {new!r}; it must be an integer >= 0")
-    model._check_tokens(prompt_BT)
+    model.check_tokens(prompt_BT)
     batch, length = prompt_BT.shape
     next_token_probabilities(torch.zeros(1, 2), temperature, top_p)  # refuse bad settings now
     if cache is None:

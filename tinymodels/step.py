@@ -6,10 +6,29 @@ nothing is kept in modules or globals and two passes can never mix.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Far:
+    """What a V4.1 layer publishes for those after it: entries, index keys, and a choice of them.
+
+    owner: the layer whose entries these are. index: the store of the owner's keys, by which
+    index queries are rounded as keys are; None without a cache. pool_BTS: the positions that the
+    candidate source keeps for later choices.
+    """
+
+    owner: int
+    ratio: int
+    entry_BSD: Float[Tensor, "B S D"]
+    key_BSD: Float[Tensor, "B S D"]
+    index: Any = None
+    choice_BTk: Int[Tensor, "B T k"] | None = None
+    pool_BTS: Bool[Tensor, "B T S"] | None = None
 
 
 @dataclass(frozen=True)
@@ -19,12 +38,16 @@ class Step:
     kernels: "triton" or "torch", how attention is computed; None: compiled Triton on CUDA where
     no gradient is needed, plain torch otherwise. losses: while training, what layers want to be
     trained on besides the text (an indexer's distance from attention); None: not asked for.
+    far: what the nearest owner published. windows_only: a replay, which rebuilds windows and
+    only reads what else is cached.
     """
 
     tokens_BT: Int[Tensor, "B T"]
     start: int = 0
     kernels: str | None = None
     losses: tuple[Tensor, ...] | None = None
+    far: Far | None = None
+    windows_only: bool = False
 
     @cached_property
     def positions_T(self) -> Int[Tensor, "T"]:

@@ -8,10 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from . import ced
 from . import config as config_kinds
+from .attention.csa import CSA
+from .attention.csa2 import CSA2
 from .attention.dsa import DSA
 from .attention.mha import MHA
 from .attention.mla import MLA
+from .attention.sliding import Sliding
 from .cache import ModelCache
 from .cache.rows import Storage
 from .config import GQA, Dense, ModelConfig, MoE
@@ -19,7 +23,12 @@ from .ffn import FeedForward
 from .moe import MoEFeedForward
 from .norm import RMSNorm
 from .parts import Parts
+from .residual import Stream, build_fold, build_residual, open_stream
 from .step import Step
+
+
+# The matrices through which a layer writes to the stream: their first weights are smaller.
+OUTPUTS = (".attention.output.weight", ".attention.output.expand.weight", ".down.weight")
 
 
 def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
@@ -32,6 +41,12 @@ def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
             return MLA(config.width, attention, parts, config.norm_eps)
         case config_kinds.MLA():
             return DSA(config.width, attention, parts, config.norm_eps)
+        case config_kinds.Grouped(ratio=0) | config_kinds.CSA2(mode="window"):
+            return Sliding(config.width, attention, config.norm_eps)
+        case config_kinds.Grouped():
+            return CSA(config.width, attention, config.norm_eps)
+        case config_kinds.CSA2():
+            return CSA2(config.width, attention, config.norm_eps, layer)
     raise ValueError(f"layer {layer}: {attention} can be counted but not run")
 
 
@@ -50,16 +65,27 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int, parts: Parts):
         super().__init__()
-        self.attention_norm = RMSNorm(config.width, config.norm_eps)
+        width, eps = config.width, config.norm_eps
+        self.attention_residual = build_residual(width, config.residual, eps)
+        self.attention_norm = RMSNorm(width, eps)
         self.attention = build_attention(config, layer, parts)
-        self.ffn_norm = RMSNorm(config.width, config.norm_eps)
+        self.ffn_residual = build_residual(width, config.residual, eps)
+        self.ffn_norm = RMSNorm(width, eps)
         self.ffn = build_ffn(config, layer, parts)
 
-    def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
-        found, step = self.attention(self.attention_norm(x_BTX), step, cache)
-        x_BTX = x_BTX + found
+    def forward(self, stream: Stream, step: Step, cache=None):
+        x_BTX, kept = self.attention_residual.read(stream)
+        found_BTX, step = self.attention(self.attention_norm(x_BTX), step, cache)
+        stream = self.attention_residual.write(stream, kept, found_BTX)
+        x_BTX, kept = self.ffn_residual.read(stream)
         ids = (step.tokens_BT,) if isinstance(self.ffn, MoEFeedForward) else ()
-        return x_BTX + self.ffn(self.ffn_norm(x_BTX), *ids), step
+        found_BTX = self.ffn(self.ffn_norm(x_BTX), *ids)
+        return self.ffn_residual.write(stream, kept, found_BTX), step
+
+    def publish(self, stream: Stream, step: Step, cache=None) -> Step:
+        """Only what later layers read of this one's entries (CSA2, mode full)."""
+        x_BTX, _ = self.attention_residual.read(stream)
+        return self.attention.publish(self.attention_norm(x_BTX), step, cache)
 
 
 class Transformer(nn.Module):
@@ -74,6 +100,7 @@ class Transformer(nn.Module):
         self.config, self.parts = config, parts or Parts()
         self.embed = nn.Embedding(config.vocab, config.width)
         self.layers = nn.ModuleList(Block(config, i, self.parts) for i in range(len(config.layers)))
+        self.fold = build_fold(config.width, config.residual, config.norm_eps)
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab, bias=False)
         if config.tied:
@@ -88,7 +115,7 @@ class Transformer(nn.Module):
             if name.endswith("bias"):
                 p.zero_()
             elif p.dim() > 1:
-                out = name.endswith((".attention.output.weight", ".down.weight"))
+                out = name.endswith(OUTPUTS)
                 p.copy_(torch.randn(p.shape, generator=draw) * 0.02 * (shrink if out else 1))
 
     @property
@@ -117,28 +144,34 @@ class Transformer(nn.Module):
         that are no integers, have the wrong shape or lie outside the vocabulary, for an empty
         chunk, and for a chunk that does not fit the cache; the cache is unchanged then.
         """
-        self._check_tokens(tokens_BT)
+        self.check_tokens(tokens_BT)
         if cache is None:
-            return self._run(tokens_BT, None, kernels)
+            return self.through_layers(Step(tokens_BT, 0, kernels))[0]
+        cache.check_complete()
         cache.check_room(*tokens_BT.shape)
-        with torch.no_grad():
-            try:
-                logits_BTV = self._run(tokens_BT, cache, kernels)
-            except BaseException:
-                cache.interrupted = True
-                raise
-        cache.length += tokens_BT.shape[1]
-        return logits_BTV
+        with torch.no_grad(), cache.writing(tokens_BT.shape[1]):
+            return self.through_layers(Step(tokens_BT, cache.length, kernels), cache)[0]
 
-    def _run(self, tokens_BT, cache: ModelCache | None, kernels: str | None):
-        step = Step(tokens_BT, 0 if cache is None else cache.length, kernels)
-        return self._through_layers(step, cache)[0]
+    def through_layers(self, step: Step, cache: ModelCache | None = None):
+        stream = self.open(step)
+        stream, step = self.run(range(len(self.layers)), stream, step, cache)
+        return self.close(stream), step
 
-    def _through_layers(self, step: Step, cache: ModelCache | None = None):
-        x_BTX = self.embed(step.tokens_BT)
-        for i, layer in enumerate(self.layers):
-            x_BTX, step = layer(x_BTX, step, None if cache is None else cache.layers[i])
-        return self.head(self.norm(x_BTX)), step
+    def open(self, step: Step) -> Stream:
+        """The stream as it enters the first layer."""
+        return open_stream(self.embed(step.tokens_BT), self.config.residual)
+
+    def run(self, layers: range, stream: Stream, step: Step, cache: ModelCache | None = None):
+        """The stream and the step after these layers."""
+        for i in layers:
+            stream, step = self.layers[i](stream, step, None if cache is None else cache.layers[i])
+            if cache is not None:
+                cache.work[i] += step.tokens_BT.shape[1]
+        return stream, step
+
+    def close(self, stream: Stream) -> Float[Tensor, "B T V"]:
+        """Logits from the stream as it leaves the last layer."""
+        return self.head(self.norm(self.fold(stream)))
 
     def with_losses(
         self, tokens_BT: Int[Tensor, "B T"]
@@ -147,8 +180,8 @@ class Transformer(nn.Module):
 
         An indexer is one such layer (see `attention/dsa.py`); most models have none.
         """
-        self._check_tokens(tokens_BT)
-        logits_BTV, step = self._through_layers(Step(tokens_BT, losses=()))
+        self.check_tokens(tokens_BT)
+        logits_BTV, step = self.through_layers(Step(tokens_BT, losses=()))
         return logits_BTV, step.losses
 
     def prefill(
@@ -161,8 +194,11 @@ class Transformer(nn.Module):
         """Read a prompt, or a chunk of it, into the cache.
 
         Returns logits_BV of the last position, None when `last=False`; with `exact=True`
-        logits_BTV of the whole chunk. Models without a decoder half run every layer either way.
+        logits_BTV of the whole chunk. Models without a decoder half run every layer either way;
+        where there is one (V4.1) it runs once, after the last chunk (see `ced.py`).
         """
+        if self.config.decoder_start is not None and not exact:
+            return ced.prefill(self, tokens_BT, cache, last)
         logits_BTV = self(tokens_BT, cache)
         if exact:
             return logits_BTV
@@ -174,7 +210,7 @@ class Transformer(nn.Module):
 
         return generate(self, tokens_BT, new, **how)
 
-    def _check_tokens(self, tokens_BT) -> None:
+    def check_tokens(self, tokens_BT) -> None:
         if not isinstance(tokens_BT, Tensor) or tokens_BT.dtype not in (torch.int64, torch.int32):
             what = getattr(tokens_BT, "dtype", type(tokens_BT).__name__)
             raise ValueError(f"tokens are {what}; they must be a tensor of int64 or int32")

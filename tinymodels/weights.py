@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .weights_v4 import V4_1_RELEASED, V4_TRANSFORMERS
+
 LAYER = r"model\.layers\.(\d+)\."
 SELF = LAYER + r"self_attn\."
 MLP = LAYER + r"mlp\."
@@ -59,6 +61,7 @@ TRANSFORMERS = Rules(
             MLP + r"experts\.(\d+)\.(gate|up|down)_proj\.weight",
             r"layers.\1.ffn.experts.\2.\3.weight",
         ),
+        *V4_TRANSFORMERS,
     ),
     stacks=(
         (MLP + r"experts\.gate_up_proj", r"layers.\1.ffn.experts", ("gate", "up")),
@@ -66,7 +69,7 @@ TRANSFORMERS = Rules(
     ),
 )
 
-SOURCES = {"transformers": TRANSFORMERS}
+SOURCES = {"transformers": TRANSFORMERS, "deepseek_v4_1": Rules(V4_1_RELEASED)}
 
 
 def rename(name: str, source: str) -> str | None:

@@ -7,6 +7,7 @@ softmax: the score only has to order tokens, not to mix them.
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -60,3 +61,26 @@ def hadamard(x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         x = torch.stack([a + b, a - b], dim=-2).flatten(-3)
         half *= 2
     return x * D**-0.5
+
+
+def candidate_blocks(
+    score_BTS: Float[Tensor, "B T S"], visible_TS: Bool[Tensor, "T S"], block: int, keep: int
+) -> Bool[Tensor, "B T S"]:
+    """V4.1's first sieve: the visible entries in each query's `keep` best blocks of `block`.
+
+    A block is as good as its best visible entry; the one with the newest visible entry always
+    stays, as one of the `keep`. Later layers score only what is kept. Of equal blocks the first
+    wins.
+    """
+    S = score_BTS.shape[-1]
+    blocks = -(-S // block)
+    score_BTS = score_BTS.masked_fill(~visible_TS, -torch.inf)
+    padded = F.pad(score_BTS, (0, blocks * block - S), value=-torch.inf)
+    best_BTb = padded.unflatten(-1, (blocks, block)).amax(-1)
+    count_T1 = visible_TS.sum(-1, keepdim=True)
+    blocks_b = torch.arange(blocks, device=score_BTS.device)
+    newest_Tb = (count_T1 > 0) & (blocks_b == (count_T1 - 1) // block)
+    best_BTb = best_BTb.masked_fill(newest_Tb, torch.inf)
+    visible_Tb = blocks_b * block < count_T1
+    kept_BTb = chosen(top_k(best_BTb, visible_Tb, keep), blocks)
+    return kept_BTb.repeat_interleave(block, dim=-1)[..., :S] & visible_TS

@@ -4,6 +4,9 @@ It answers for its bytes, measured from the storage it really holds: by kind, by
 token. `ledger.exact` predicts the same numbers from the config alone; the tests compare them.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +37,9 @@ class ModelCache:
     """Memory of `batch` sequences of equal length, for up to `capacity` tokens each.
 
     row: the rows' format, the deployed one by default. Errors: ValueError for sizes below zero.
+
+    work: tokens that each layer ran over this cache, so what a prefill saves can be counted.
+    pending: in the middle of a CED prompt, the stream that waits for the decoder (see ced.py).
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class ModelCache:
         self.config, self.batch, self.capacity, self.storage = config, batch, capacity, storage
         self.length = 0
         self.interrupted = False
+        self.pending = None
+        self.work: Counter[int] = Counter()
         self.layers = tuple(
             _allocate_layer(p, batch, capacity, storage, dtype, device) for p in plan(config, row)
         )
@@ -120,6 +128,24 @@ class ModelCache:
                 f"{self.capacity}; make the cache with a larger capacity"
             )
 
+    def check_complete(self) -> None:
+        """Refuse tokens while the decoder has still to read a prompt that came before them."""
+        if self.pending is not None:
+            raise ValueError(
+                "the prompt in this cache has no end yet, so the decoder has not read it; "
+                "pass its last chunk to prefill(..., last=True)"
+            )
+
+    @contextmanager
+    def writing(self, tokens: int) -> Iterator[None]:
+        """Around a pass that stores `tokens` tokens: counts them, or marks the cache as broken."""
+        try:
+            yield
+        except BaseException:
+            self.interrupted = True
+            raise
+        self.length += tokens
+
     def advance(self, tokens: int) -> None:
         """Count `tokens` tokens as cached, without content: their rows hold zeros."""
         self.check_room(self.batch, tokens)
@@ -133,7 +159,8 @@ class ModelCache:
 
     def reset(self) -> None:
         """Forget everything, ready for another text."""
-        self.length, self.interrupted = 0, False
+        self.length, self.interrupted, self.pending = 0, False, None
+        self.work.clear()
         for c in self.layers:
             for store in c.stores():
                 store.reset()

@@ -12,7 +12,8 @@ from .rows import Rows, Storage
 
 
 class Ring(Rows):
-    """Rows whose `capacity` is the window. `length` counts the rows in use, `seen` all ever."""
+    """Rows whose `capacity` is the window. `length` counts the rows in use, `seen` is the position
+    of the next one."""
 
     def __init__(
         self,
@@ -54,7 +55,12 @@ class Ring(Rows):
 
     def advance(self, rows: int) -> None:
         self.seen += rows
-        self.length = min(self.seen, self.capacity)
+        self.length = min(self.length + rows, self.capacity)
+
+    def restart(self, position: int) -> None:
+        """Forget all rows; the next one is that of token `position`."""
+        self.reset()
+        self.seen = position
 
     def reset(self) -> None:
         super().reset()

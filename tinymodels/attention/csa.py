@@ -1,0 +1,160 @@
+"""Groups as entries (V4 report): CSA, which pools 4 tokens and chooses, and HCA, which pools 128.
+
+    value = W_KV x     gate = W_G x + bias[position in the group]
+    entry_j = RoPE at j m ( RMSNorm( sum over the group of softmax(gate) value ) )
+
+The softmax runs over the tokens of a group, for each channel by itself. A CSA group overlaps the
+one before it: tokens have two values and two gates, one for the group they end in and one for the
+next, so entry j pools 2m tokens and still there is one entry for every m. An entry is at home at
+its group's first position, and visible once its last token is there.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ..cache import groups
+from ..config import Grouped, Rope
+from ..norm import RMSNorm
+from ..step import Step
+from .indexer import chosen, hadamard, index_scores, top_k
+from .sliding import Sliding, complete_groups, rotate_tail
+
+
+class Compressor(nn.Module):
+    """Every `ratio` tokens to one latent of `dim` numbers, before RoPE.
+
+    With ratio 1 there is nothing to weigh, so no gate. position_bias: a learned bias for each
+    place in the group (V4), or none (V4.1).
+    """
+
+    def __init__(self, width, dim, ratio, eps, overlap=False, position_bias=False):
+        super().__init__()
+        self.ratio, self.overlap, self.dim = ratio, overlap, dim
+        wide = 2 * dim if overlap else dim
+        self.value = nn.Linear(width, wide, bias=False)
+        self.gate = nn.Linear(width, wide, bias=False) if ratio > 1 else None
+        self.norm = RMSNorm(dim, eps)
+        self.position_bias = nn.Parameter(torch.zeros(ratio, wide)) if position_bias else None
+
+    def forward(
+        self, x_BTX: Float[Tensor, "B T X"], step: Step, state_Bn: Float[Tensor, "B n"] | None
+    ) -> tuple[Float[Tensor, "B G D"], Int[Tensor, "G"]]:
+        """Latents of the groups that these tokens complete, and the position of each.
+
+        state_Bn: where the tokens of half-built groups wait (see cache/groups.py).
+        """
+        if self.gate is None:
+            return self.norm(self.value(x_BTX)), step.positions_T
+        m, start = self.ratio, step.start
+        value_BTD, gate_BTD = self.value(x_BTX), self.gate(x_BTX)
+        if self.position_bias is not None:
+            gate_BTD = gate_BTD + self.position_bias[step.positions_T % m]
+        held = groups.held_before(start, m, self.overlap)
+        value_BSD, gate_BSD = groups.wait(state_Bn, value_BTD, gate_BTD, start, held)
+        first, end = start // m, (start + x_BTX.shape[1]) // m
+        value_BGMD = self._in_groups(value_BSD, first, end, missing=0.0)
+        gate_BGMD = self._in_groups(gate_BSD, first, end, missing=-torch.inf)
+        pooled_BGD = (gate_BGMD.softmax(dim=2) * value_BGMD).sum(dim=2)
+        return self.norm(pooled_BGD), torch.arange(first, end, device=x_BTX.device) * m
+
+    def _in_groups(self, x_BSD: Tensor, first: int, end: int, missing: float):
+        if self.overlap:
+            return overlapping(x_BSD, end - first, self.ratio, first > 0, missing)
+        return x_BSD[:, : (end - first) * self.ratio].unflatten(1, (end - first, self.ratio))
+
+
+def overlapping(
+    x_BSD: Float[Tensor, "B S 2D"], count: int, ratio: int, after_another: bool, missing: float
+) -> Float[Tensor, "B G 2M D"]:
+    """The 2m rows that each of `count` groups pools: of the m tokens before it the first half of
+    their numbers, of its own m the second half.
+
+    after_another: the rows start with the group before the first one. The very first group has
+    none before it: `missing` stands there.
+    """
+    whole = count + after_another
+    early, own = x_BSD[:, : whole * ratio].unflatten(1, (whole, ratio)).chunk(2, dim=-1)
+    if after_another:
+        early, own = early[:, :count], own[:, 1:]
+    else:
+        none = early.new_full((early.shape[0], 1, *early.shape[2:]), missing)
+        early = torch.cat([none, early], dim=1)[:, :count]
+    return torch.cat([early, own], dim=2)
+
+
+class GroupIndexer(nn.Module):
+    """V4's indexer: keys from a compressor of its own, queries from the query latent.
+
+    RoPE turns the last numbers of both; the Hadamard turn before FP4 changes no score (sizes
+    that are no power of two skip it).
+    """
+
+    def __init__(self, width: int, config: Grouped, eps: float):
+        super().__init__()
+        c = self.config = config.indexer
+        self.rope = Rope(c.rope_dim, config.rope.theta, "adjacent", config.rope.yarn)
+        self.query = nn.Linear(config.q_rank, c.heads * c.dim, bias=False)
+        self.head_weight = nn.Linear(width, c.heads, bias=False)
+        self.compressor = Compressor(width, c.dim, config.ratio, eps, True, True)
+
+    def keys(self, x_BTX: Float[Tensor, "B T X"], step: Step, state_Bn) -> Float[Tensor, "B G D"]:
+        """Keys of the groups that these tokens complete."""
+        key_BGD, positions_G = self.compressor(x_BTX, step, state_Bn)
+        return self._turn(key_BGD, positions_G)
+
+    def queries(self, latent_BTC: Float[Tensor, "B T C"], step: Step) -> Float[Tensor, "B T I D"]:
+        c = self.config
+        return self._turn(self.query(latent_BTC).unflatten(-1, (c.heads, c.dim)), step.positions_T)
+
+    def weights(self, x_BTX: Float[Tensor, "B T X"]) -> Float[Tensor, "B T I"]:
+        return self.head_weight(x_BTX) * (self.config.heads * self.config.dim) ** -0.5
+
+    def _turn(self, x: Tensor, positions: Tensor) -> Tensor:
+        x = rotate_tail(x, self.rope, positions)
+        return x if x.shape[-1] & (x.shape[-1] - 1) else hadamard(x)
+
+
+class CSA(Sliding):
+    """A window and groups: chosen by an indexer (CSA), or all of them (HCA)."""
+
+    def __init__(self, width: int, config: Grouped, eps: float):
+        super().__init__(width, config, eps)
+        c = config
+        self.compressor = Compressor(width, c.head_dim, c.ratio, eps, c.overlap, True)
+        self.indexer = GroupIndexer(width, c, eps) if c.indexer else None
+
+    def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
+        latent_BTC = self.query_latent(x_BTX)
+        query_BTHD, entry_BTD = self.project(x_BTX, latent_BTC, step)
+        near_BSD, near_TS = self.near(entry_BTD, step, cache)
+        far_BSD = self.far(x_BTX, step, cache)
+        visible_BTS = complete_groups(step, far_BSD.shape[1], self.config.ratio)
+        if self.indexer is not None:
+            visible_BTS = self.choose(x_BTX, latent_BTC, visible_BTS, step, cache)
+        return self.attend_both(query_BTHD, (near_BSD, near_TS), (far_BSD, visible_BTS), step), step
+
+    def far(self, x_BTX, step: Step, cache=None) -> Float[Tensor, "B S D"]:
+        """All complete groups, those that these tokens complete included."""
+        entry_BGD, positions_G = self.compressor(x_BTX, step, self._state(cache)[0])
+        entry_BGD = rotate_tail(entry_BGD, self.config.rope, positions_G)
+        return entry_BGD if cache is None else groups.extend(cache.main, entry_BGD)
+
+    def choose(self, x_BTX, latent_BTC, visible_TS, step: Step, cache=None):
+        """A mask of the groups each query reads: the best of those it may see."""
+        key_BSD = self.indexer.keys(x_BTX, step, self._state(cache)[1])
+        query_BTID = self.indexer.queries(latent_BTC, step)
+        if cache is not None:
+            key_BSD = groups.extend(cache.index, key_BSD)
+            query_BTID = groups.as_stored(cache.index, query_BTID)
+        score_BTS = index_scores(query_BTID, self.indexer.weights(x_BTX), key_BSD)
+        choice_BTk = top_k(score_BTS, visible_TS, self.config.indexer.top_k)
+        return chosen(choice_BTk, visible_TS.shape[-1])
+
+    def _state(self, cache) -> tuple[Tensor | None, Tensor | None]:
+        """Where half-built entries wait, and half-built keys."""
+        if cache is None:
+            return None, None
+        c = self.config
+        entries = groups.state_values(c.ratio, c.head_dim, c.overlap)
+        return cache.open[:, :entries], cache.open[:, entries:]

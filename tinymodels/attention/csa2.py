@@ -1,0 +1,128 @@
+"""CSA2 (V4.1, arXiv 2609.19969): far entries that few layers own and the others borrow.
+
+    full     owns entries and index keys, and chooses among them
+    reindex  chooses anew, with queries of its own, among the owner's keys
+    reuse    takes the owner's entries and the nearest choice as they are
+
+The owner's latents are pooled without overlap and without a position bias; with ratio 1 each
+token is its own group. From one latent come the entry, RoPE(c) at the group's first position, and
+the index key, RoPE(RMSNorm(W_K c)). Every layer has its own queries and its own window.
+
+What is shared travels in the step (`Far`): a later layer can only read what an earlier layer of
+the same pass has published, so its keys are always the owner's and complete, in prefill as in
+decode.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..cache import groups
+from ..config import CSA2 as Config
+from ..config import Rope
+from ..norm import RMSNorm
+from ..step import Far, Step
+from .csa import Compressor
+from .indexer import candidate_blocks, chosen, index_scores, top_k
+from .sliding import Sliding, complete_groups, rotate_tail
+
+
+class SharedIndexer(nn.Module):
+    """Index queries and the weights of their heads; the owner makes the keys, too."""
+
+    def __init__(self, width: int, config: Config, eps: float):
+        super().__init__()
+        c = self.config = config.indexer
+        self.rope = Rope(c.rope_dim, config.rope.theta, "adjacent", config.rope.yarn)
+        self.query = nn.Linear(config.q_rank, c.heads * c.dim, bias=False)
+        self.head_weight = nn.Linear(width, c.heads, bias=False)
+        if config.mode == "full":
+            self.key = nn.Linear(config.head_dim, c.dim, bias=False)
+            self.key_norm = RMSNorm(c.dim, eps)
+
+    def keys(self, latent_BGD: Float[Tensor, "B G D"], positions_G) -> Float[Tensor, "B G D"]:
+        """From latents before RoPE."""
+        return rotate_tail(self.key_norm(self.key(latent_BGD)), self.rope, positions_G)
+
+    def scores(self, x_BTX, latent_BTC, step: Step) -> Float[Tensor, "B T S"]:
+        """Of every published key; queries are rounded as the owner's keys are."""
+        c, far = self.config, step.far
+        query_BTID = self.query(latent_BTC).unflatten(-1, (c.heads, c.dim))
+        query_BTID = rotate_tail(query_BTID, self.rope, step.positions_T)
+        if far.index is not None:
+            query_BTID = groups.as_stored(far.index, query_BTID)
+        weight_BTI = self.head_weight(x_BTX) * (c.heads * c.dim) ** -0.5
+        return index_scores(query_BTID, weight_BTI, far.key_BSD)
+
+
+class CSA2(Sliding):
+    """One V4.1 layer of mode full, reindex or reuse. layer: its number in the model."""
+
+    def __init__(self, width: int, config: Config, eps: float, layer: int):
+        super().__init__(width, config, eps)
+        self.layer = layer
+        if config.mode == "full":
+            self.compressor = Compressor(width, config.head_dim, config.ratio, eps)
+        if config.mode in ("full", "reindex"):
+            self.indexer = SharedIndexer(width, config, eps)
+
+    def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
+        if self.config.mode == "full":
+            step = self.publish(x_BTX, step, cache)
+        self._check_owner(step)
+        latent_BTC = self.query_latent(x_BTX)
+        if self.config.mode in ("full", "reindex"):
+            step = self.choose(x_BTX, latent_BTC, step)
+        query_BTHD, entry_BTD = self.project(x_BTX, latent_BTC, step)
+        near = self.near(entry_BTD, step, cache)
+        entry_BSD = step.far.entry_BSD
+        far = entry_BSD, chosen(step.far.choice_BTk, entry_BSD.shape[1])
+        return self.attend_both(query_BTHD, near, far, step), step
+
+    def publish(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None) -> Step:
+        """Make, keep and publish the entries and keys of the groups that these tokens complete.
+
+        Nothing happens if they are published already: CED's decoder may follow later, and for
+        fewer tokens. A step that rebuilds windows publishes what is stored.
+        """
+        if step.far is not None and step.far.owner == self.layer:
+            return step
+        if step.windows_only:
+            entry_BSD, key_BSD = groups.read(cache.main), groups.read(cache.index)
+        else:
+            state = None if cache is None else cache.open
+            latent_BGD, positions_G = self.compressor(x_BTX, step, state)
+            entry_BSD = rotate_tail(latent_BGD, self.config.rope, positions_G)
+            key_BSD = self.indexer.keys(latent_BGD, positions_G)
+            if cache is not None:
+                entry_BSD = groups.extend(cache.main, entry_BSD)
+                key_BSD = groups.extend(cache.index, key_BSD)
+        index = None if cache is None else cache.index
+        far = Far(self.layer, self.config.ratio, entry_BSD, key_BSD, index)
+        return replace(step, far=far)
+
+    def choose(self, x_BTX, latent_BTC: Float[Tensor, "B T C"], step: Step) -> Step:
+        """Publish the best entries of each query; the candidate source publishes its blocks too.
+
+        The source chooses among all visible entries, later layers only inside its blocks.
+        """
+        far, c = step.far, self.config
+        score_BTS = self.indexer.scores(x_BTX, latent_BTC, step)
+        visible_TS = complete_groups(step, score_BTS.shape[-1], far.ratio)
+        if c.candidates is not None and c.candidates.source == self.layer:
+            block, keep = c.candidates.block, c.candidates.keep
+            far = replace(far, pool_BTS=candidate_blocks(score_BTS, visible_TS, block, keep))
+        elif c.candidates is not None and far.pool_BTS is not None:
+            visible_TS = visible_TS & far.pool_BTS
+        choice_BTk = top_k(score_BTS, visible_TS, c.indexer.top_k)
+        return replace(step, far=replace(far, choice_BTk=choice_BTk))
+
+    def _check_owner(self, step: Step) -> None:
+        wanted = self.layer if self.config.mode == "full" else self.config.kv_source
+        if step.far is None or step.far.owner != wanted:
+            raise ValueError(
+                f"layer {self.layer} reads the entries of layer {wanted}, which has not run in "
+                "this pass"
+            )

@@ -1,0 +1,134 @@
+"""The near memory of V4 and V4.1: a window of the newest W tokens, one latent each.
+
+    c = RoPE(RMSNorm(W_KV x))      one latent, key and value of every head      kept, W of them
+    q_h = RoPE(W_B RMSNorm(W_A x))
+    out_h = unturn( sum over s of  exp(q_h . c_s) c_s  /  (exp(sink_h) + sum over s of exp(q_h . c_s)) )
+
+Layers of ratio 0 have nothing else; all others read far entries in the same softmax. K = V, so a
+value carries its key's rotation. The output's last dims are turned back by the query's angle, and
+depend on distances alone. A sink is a logit of every head that no value belongs to: a head that
+finds nothing to read can give its weight to it, and read less.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ..cache import groups
+from ..config import CSA2, Grouped, Rope
+from ..norm import RMSNorm
+from ..step import Step
+from .output import GroupedOutput
+from .rope import rotate
+
+
+class Sliding(nn.Module):
+    """What every V4 and V4.1 layer has. Subclasses add far entries.
+
+    V4 brings each head's query to length sqrt(D) once more after W_B; V4.1 does not.
+    """
+
+    def __init__(self, width: int, config: Grouped | CSA2, eps: float):
+        super().__init__()
+        c = self.config = config
+        self.eps, self.query_heads_normed = eps, isinstance(config, Grouped)
+        self.query_down = nn.Linear(width, c.q_rank, bias=False)
+        self.query_norm = RMSNorm(c.q_rank, eps)
+        self.query = nn.Linear(c.q_rank, c.heads * c.head_dim, bias=False)
+        self.kv = nn.Linear(width, c.head_dim, bias=False)
+        self.kv_norm = RMSNorm(c.head_dim, eps)
+        self.sink = nn.Parameter(torch.zeros(c.heads))
+        self.output = GroupedOutput(c.heads, c.head_dim, c.out_groups, c.out_rank, width)
+
+    def query_latent(self, x_BTX: Float[Tensor, "B T X"]) -> Float[Tensor, "B T C"]:
+        """What queries are made from; the indexer's too."""
+        return self.query_norm(self.query_down(x_BTX))
+
+    def project(
+        self, x_BTX: Float[Tensor, "B T X"], latent_BTC: Float[Tensor, "B T C"], step: Step
+    ) -> tuple[Float[Tensor, "B T H D"], Float[Tensor, "B T D"]]:
+        """Queries, and the window's entries, both at their positions."""
+        c = self.config
+        query_BTHD = self.query(latent_BTC).unflatten(-1, (c.heads, c.head_dim))
+        if self.query_heads_normed:
+            mean = query_BTHD.square().mean(-1, keepdim=True)
+            query_BTHD = query_BTHD * torch.rsqrt(mean + self.eps)
+        entry_BTD = self.kv_norm(self.kv(x_BTX))
+        return (
+            rotate_tail(query_BTHD, c.rope, step.positions_T),
+            rotate_tail(entry_BTD, c.rope, step.positions_T),
+        )
+
+    def near(
+        self, entry_BTD: Float[Tensor, "B T D"], step: Step, cache=None
+    ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "T S"]]:
+        """The window's entries after storing the new ones, and which of them each query sees."""
+        if cache is not None:
+            entry_BTD = groups.extend(cache.window, entry_BTD)
+        return entry_BTD, in_window(step, entry_BTD.shape[1], self.config.window)
+
+    def attend(
+        self,
+        query_BTHD: Float[Tensor, "B T H D"],
+        entry_BSD: Float[Tensor, "B S D"],
+        visible_BTS: Bool[Tensor, "*B T S"],
+        step: Step,
+    ) -> Float[Tensor, "B T X"]:
+        """One softmax over everything that is visible, near and far."""
+        score_BHTS = torch.einsum("bthd,bsd->bhts", query_BTHD, entry_BSD)
+        score_BHTS = score_BHTS * self.config.head_dim**-0.5
+        weight_BHTS = softmax_with_sink(score_BHTS, visible_BTS.unsqueeze(-3), self.sink)
+        out_BTHD = torch.einsum("bhts,bsd->bthd", weight_BHTS, entry_BSD)
+        return self.output(rotate_tail(out_BTHD, self.config.rope, step.positions_T, back=True))
+
+    def attend_both(self, query_BTHD, near, far, step: Step) -> Float[Tensor, "B T X"]:
+        """`attend` to (entries, visible) of the window and of the far memory, in one softmax."""
+        (near_BSD, near_TS), (far_BSD, far_BTS) = near, far
+        lead = torch.broadcast_shapes(near_TS.shape[:-2], far_BTS.shape[:-2])
+        visible = [v.expand(*lead, *v.shape[-2:]) for v in (near_TS, far_BTS)]
+        entry_BSD = torch.cat([near_BSD, far_BSD], dim=1)
+        return self.attend(query_BTHD, entry_BSD, torch.cat(visible, dim=-1), step)
+
+    def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
+        query_BTHD, entry_BTD = self.project(x_BTX, self.query_latent(x_BTX), step)
+        entry_BSD, visible_TS = self.near(entry_BTD, step, cache)
+        return self.attend(query_BTHD, entry_BSD, visible_TS, step), step
+
+
+def in_window(step: Step, entries: int, window: int) -> Bool[Tensor, "T S"]:
+    """Which of `entries` consecutive rows, the last of which is the newest token's, each query
+    may see: its own and the window - 1 before it."""
+    end = step.start + step.tokens_BT.shape[1]
+    rows_S = torch.arange(end - entries, end, device=step.tokens_BT.device)
+    behind_TS = step.positions_T[:, None] - rows_S
+    return (behind_TS >= 0) & (behind_TS < window)
+
+
+def complete_groups(step: Step, entries: int, ratio: int) -> Bool[Tensor, "T S"]:
+    """Which of the first `entries` groups each query may see: those whose last token is there.
+
+    Group j is visible at position t if j < floor((t + 1) / ratio).
+    """
+    groups_S = torch.arange(entries, device=step.tokens_BT.device)
+    return groups_S < ((step.positions_T + 1) // ratio)[:, None]
+
+
+def softmax_with_sink(
+    score_BHTS: Float[Tensor, "B H T S"],
+    visible: Bool[Tensor, "*B 1 T S"],
+    sink_H: Float[Tensor, "H"],
+) -> Float[Tensor, "B H T S"]:
+    """Softmax over what is visible and one more logit a head, whose weight goes nowhere."""
+    score_BHTS = score_BHTS.masked_fill(~visible, -torch.inf)
+    sink_H11 = sink_H.to(score_BHTS.dtype)[:, None, None]
+    most = torch.maximum(score_BHTS.amax(-1, keepdim=True), sink_H11)
+    power = torch.exp(score_BHTS - most)
+    return power / (power.sum(-1, keepdim=True) + torch.exp(sink_H11 - most))
+
+
+def rotate_tail(
+    x: Float[Tensor, "B T *heads D"], rope: Rope, positions_T: Int[Tensor, "T"], back: bool = False
+) -> Float[Tensor, "B T *heads D"]:
+    """Turn the last rope.dim numbers and leave the others."""
+    rest, turned = x.split([x.shape[-1] - rope.dim, rope.dim], dim=-1)
+    return torch.cat([rest, rotate(turned, rope, positions_T, back)], dim=-1)
