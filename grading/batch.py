@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.course_notebook import Course
+from grading.report import total
 from grading.runner import CELL_SECONDS, Row, grade_notebook, which_notebook
 
 JOURNAL = ".grading-journal.jsonl"
@@ -126,16 +127,19 @@ def as_json(graded: Sequence[tuple[str, Row]]) -> str:
 
 
 def as_csv(graded: Sequence[tuple[str, Row]]) -> str:
-    """One line a student: points by exercise, and the sum of those that count."""
+    """One line a student: points by exercise, then the sums: earned, of how many, extra.
+
+    Optional exercises are extra; what was unavailable or not handed in stays empty.
+    """
     ids = sorted({row.id for _, row in graded})
     students = dict.fromkeys(student for student, _ in graded)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["student", *ids, "earned"])
+    writer.writerow(["student", *ids, "earned", "points", "extra"])
     for student in students:
         mine = {row.id: row for name, row in graded if name == student}
-        earned = sum(row.earned for row in mine.values())
-        writer.writerow([student, *_cells(mine, ids), f"{earned:g}"])
+        sums = [f"{number:g}" for number in total(list(mine.values()))]
+        writer.writerow([student, *_cells(mine, ids), *sums])
     return text.getvalue()
 
 

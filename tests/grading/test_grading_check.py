@@ -16,7 +16,7 @@ from grading.result import STATUSES, Result
 from grading.verdict import assess
 from tests.grading import tiny_checks
 
-TINY = tiny_checks.EXERCISES[0]
+TINY = tiny_checks.EXERCISES[-1]
 
 
 def tensor_exercise(**changes):

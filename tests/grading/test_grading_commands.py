@@ -88,6 +88,14 @@ def test_usage_is_one_sentence_on_stderr_and_code_2(arguments, words, tmp_path, 
     assert not list(tmp_path.glob("*.json"))
 
 
+@pytest.mark.slow
+def test_the_audit_with_mutants_holds(capsys):
+    assert main(["audit", "--full"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "all checks hold"
+    assert sum("mutants rejected" in line or "unavailable" in line for line in lines) == 7
+
+
 def test_status_is_printed(capsys):
     assert main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -188,12 +196,15 @@ def test_one_notebook_that_breaks_the_grader_stays_alone(students, tiny_course, 
 def test_json_and_csv_of_a_batch():
     graded = [
         ("ann", row()),
+        ("ann", row(id="01.5", earned=2, points=2, optional=True)),
         ("ann", row(id="01.6", status="unavailable", earned=0, points=2)),
         ("ben, jr", row(id="01.1", status="partly", earned=2)),
     ]
     lines = list(csv.reader(batch.as_csv(graded).splitlines()))
     assert lines == [
-        ["student", "01.1", "01.6", "earned"], ["ann", "3", "", "3"], ["ben, jr", "2", "", "2"]
-    ]  # fmt: skip
+        ["student", "01.1", "01.5", "01.6", "earned", "points", "extra"],
+        ["ann", "3", "2", "", "3", "3", "2"],
+        ["ben, jr", "2", "", "", "2", "3", "0"],
+    ]
     rows = json.loads(batch.as_json(graded))
-    assert rows[2]["student"] == "ben, jr" and KEYS <= rows[2].keys()
+    assert rows[3]["student"] == "ben, jr" and KEYS <= rows[3].keys()

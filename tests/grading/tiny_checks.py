@@ -6,6 +6,7 @@ from grading.exercise import Case, Exercise, Expected, Misconception, Part, call
 
 NOTEBOOK = "90__tiny"
 COUNT = 20
+ENDLESS = (18, 19)  # the exercises whose time is short; all others have plenty of it
 
 
 def cases(draw):
@@ -26,7 +27,7 @@ def double(number):
             Misconception("squared", "This is the square.", lambda number: number * number),
             Misconception("halved", "This is the half.", lambda number: number / 2),
         ),
-        seconds=1.5,
+        seconds=3.0 if number in ENDLESS else 60.0,
     )
 
 
