@@ -26,7 +26,6 @@ from .parts import Parts
 from .residual import Stream, build_fold, build_residual, open_stream
 from .step import Step
 
-
 # The matrices through which a layer writes to the stream: their first weights are smaller.
 OUTPUTS = (".attention.output.weight", ".attention.output.expand.weight", ".down.weight")
 

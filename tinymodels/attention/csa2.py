@@ -15,7 +15,6 @@ decode.
 
 from dataclasses import replace
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 

@@ -16,7 +16,7 @@ from ..parts import Parts
 from ..step import Step
 from .indexer import chosen, hadamard, index_scores, top_k
 from .mla import MLA, causal
-from .rope import rotate
+from .rope import rotate_by, turn_of_step
 
 
 class Indexer(nn.Module):
@@ -49,7 +49,8 @@ class Indexer(nn.Module):
 
     def _turn(self, x: Tensor, step: Step) -> Tensor:
         turned, rest = x.split([self.rope.dim, x.shape[-1] - self.rope.dim], dim=-1)
-        x = torch.cat([rotate(turned, self.rope, step.positions_T), rest], dim=-1)
+        turn = step.once(turn_of_step, self.rope, x.dtype)
+        x = torch.cat([rotate_by(turned, turn), rest], dim=-1)
         return x if x.shape[-1] & (x.shape[-1] - 1) else hadamard(x)
 
 
@@ -68,7 +69,7 @@ class DSA(MLA):
         if cache is not None:
             rows, keys = cache.main.extend(rows), cache.index.extend(keys)
             query_BTID = cache.index.as_stored({"index": query_BTID})["index"]
-        visible_TS = causal(step, rows["latent"].shape[1])
+        visible_TS = step.once(causal, rows["latent"].shape[1])
         score_BTS = index_scores(query_BTID, weight_BTI, keys["index"])
         index_BTk = top_k(score_BTS, visible_TS, self.config.indexer.top_k)
         visible_BTS = chosen(index_BTk, visible_TS.shape[-1])

@@ -24,7 +24,7 @@ from ..config import MLA as Config
 from ..norm import RMSNorm
 from ..parts import Parts
 from ..step import Step
-from .rope import rotate
+from .rope import rotate_by, turn_of_step
 
 Query = tuple[Tensor, Tensor]  # nope_BTHD and rope_BTHR
 Rows = dict[str, Tensor]  # latent_BSC and rope_BSR
@@ -84,11 +84,12 @@ class MLA(nn.Module):
         query_BTHD = self.query(self.query_latent(x_BTX)).unflatten(-1, (c.heads, -1))
         nope_BTHD, rope_BTHR = query_BTHD.split([c.nope_dim, c.rope_dim], dim=-1)
         latent_BTC, key_BTR = self.kv_down(x_BTX).split([c.kv_rank, c.rope_dim], dim=-1)
+        turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
         rows = {
             "latent": self.kv_norm(latent_BTC),
-            "rope": rotate(key_BTR, c.rope, step.positions_T),
+            "rope": rotate_by(key_BTR, turn),
         }
-        return (nope_BTHD, rotate(rope_BTHR, c.rope, step.positions_T)), rows
+        return (nope_BTHD, rotate_by(rope_BTHR, turn)), rows
 
     def attend(
         self, query: Query, rows: Rows, visible_BTS: Bool[Tensor, "*B T S"]
@@ -98,14 +99,14 @@ class MLA(nn.Module):
         absorb = absorbing_is_cheaper(self.config, new, entries)
         if self.form is not None:
             absorb = self.form == "absorbed"
-        out_BTHD = (self._absorbed if absorb else self._expanded)(query, rows, visible_BTS)
-        return self.output(out_BTHD.flatten(-2))
+        out_BHTD = (self._absorbed if absorb else self._expanded)(query, rows, visible_BTS)
+        return self.output(out_BHTD.transpose(1, 2).flatten(-2))
 
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         query, rows = self.project(x_BTX, step)
         if cache is not None:
             rows = cache.main.extend(rows)
-        return self.attend(query, rows, causal(step, rows["latent"].shape[1])), step
+        return self.attend(query, rows, step.once(causal, rows["latent"].shape[1])), step
 
     def up_projections(self) -> tuple[Float[Tensor, "H D C"], Float[Tensor, "H D C"]]:
         """W_UK and W_UV by head."""
@@ -118,28 +119,36 @@ class MLA(nn.Module):
         return self._scores_expanded(query, rows, visible_BTS)[0]
 
     def _scores_expanded(self, query: Query, rows: Rows, visible_BTS):
-        c, (nope_BTHD, rope_BTHR) = self.config, query
-        kv_BSHD = self.kv_up(rows["latent"]).unflatten(-1, (c.heads, -1))
-        key_BSHD, value_BSHD = kv_BSHD.split([c.nope_dim, c.v_dim], dim=-1)
-        score_BHTS = torch.einsum("bthd,bshd->bhts", nope_BTHD, key_BSHD)
-        return self._weights(score_BHTS, rope_BTHR, rows, visible_BTS), value_BSHD
+        """Weights, and the values they are for: as H heads with keys and values of their own."""
+        c, (nope_BHTD, rope_BHTR) = self.config, self._by_head(query)
+        kv_BHSD = self.kv_up(rows["latent"]).unflatten(-1, (c.heads, -1)).transpose(1, 2)
+        key_BHSD, value_BHSD = kv_BHSD.split([c.nope_dim, c.v_dim], dim=-1)
+        score_BHTS = nope_BHTD @ key_BHSD.mT + every_head(rope_BHTR, rows["rope"].mT)
+        return masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3)), value_BHSD
 
-    def _expanded(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B T H D"]:
-        weight_BHTS, value_BSHD = self._scores_expanded(query, rows, visible_BTS)
-        return torch.einsum("bhts,bshd->bthd", weight_BHTS, value_BSHD)
+    def _expanded(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B H T D"]:
+        weight_BHTS, value_BHSD = self._scores_expanded(query, rows, visible_BTS)
+        return weight_BHTS @ value_BHSD
 
-    def _absorbed(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B T H D"]:
-        (nope_BTHD, rope_BTHR), (up_k_HDC, up_v_HDC) = query, self.up_projections()
-        query_BTHC = torch.einsum("bthd,hdc->bthc", nope_BTHD, up_k_HDC)
-        score_BHTS = torch.einsum("bthc,bsc->bhts", query_BTHC, rows["latent"])
-        weight_BHTS = self._weights(score_BHTS, rope_BTHR, rows, visible_BTS)
-        out_BTHC = torch.einsum("bhts,bsc->bthc", weight_BHTS, rows["latent"])
-        return torch.einsum("bthc,hdc->bthd", out_BTHC, up_v_HDC)
+    def _absorbed(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B H T D"]:
+        (nope_BHTD, rope_BHTR), latent_BSC = self._by_head(query), rows["latent"]
+        up_k_HDC, up_v_HDC = self.up_projections()
+        score_BHTS = every_head(nope_BHTD @ up_k_HDC, latent_BSC.mT)
+        score_BHTS = score_BHTS + every_head(rope_BHTR, rows["rope"].mT)
+        weight_BHTS = masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3))
+        return every_head(weight_BHTS, latent_BSC) @ up_v_HDC.mT
 
-    def _weights(self, score_BHTS, rope_BTHR, rows: Rows, visible_BTS):
-        """Add the part of the score that knows positions, scale, mask, softmax."""
-        score_BHTS = score_BHTS + torch.einsum("bthr,bsr->bhts", rope_BTHR, rows["rope"])
-        return masked_softmax(score_BHTS * self.scale, visible_BTS.unsqueeze(-3))
+    def _by_head(self, query: Query) -> tuple[Float[Tensor, "B H T D"], Float[Tensor, "B H T R"]]:
+        """Both parts of the queries, scaled: the scale of a score can as well stand there."""
+        nope_BTHD, rope_BTHR = query
+        return (nope_BTHD * self.scale).transpose(1, 2), (rope_BTHR * self.scale).transpose(1, 2)
+
+
+def every_head(
+    x_BHTi: Float[Tensor, "B H T i"], shared_Bij: Float[Tensor, "B i j"]
+) -> Float[Tensor, "B H T j"]:
+    """x @ shared, the same matrix for every head: one product with H T rows."""
+    return (x_BHTi.flatten(1, 2) @ shared_Bij).unflatten(1, x_BHTi.shape[1:3])
 
 
 def causal(step: Step, entries: int) -> Bool[Tensor, "T S"]:
@@ -152,7 +161,6 @@ def masked_softmax(
     score: Float[Tensor, "*B S"], visible: Bool[Tensor, "*B S"]
 ) -> Float[Tensor, "*B S"]:
     """Softmax over what is visible; a row that sees nothing is all zeros, never NaN."""
-    score = score.masked_fill(~visible, -torch.inf)
-    most = score.amax(-1, keepdim=True).clamp(min=torch.finfo(score.dtype).min)
-    power = torch.exp(score - most)
-    return power / power.sum(-1, keepdim=True).clamp(min=torch.finfo(score.dtype).tiny)
+    # The least number instead of -inf: where nothing is visible the softmax stays defined.
+    score = score.masked_fill(~visible, torch.finfo(score.dtype).min)
+    return score.softmax(-1) * visible.any(-1, keepdim=True)

@@ -3,12 +3,14 @@ the position. The score of a query at p against a key at s then depends on p - s
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..config import Rope
+from ..step import Step
 
 
 def frequencies(rope: Rope) -> Float[Tensor, "R/2"]:
@@ -42,6 +44,25 @@ def angles(rope: Rope, positions_T: Int[Tensor, "T"]) -> Float[Tensor, "T R/2"]:
     return positions_T.double()[:, None] * freq
 
 
+class Turn(NamedTuple):
+    """Cosine and sine of every pair's angle at T positions, and which values form pairs."""
+
+    cos_TR: Float[Tensor, "T R/2"]
+    sin_TR: Float[Tensor, "T R/2"]
+    pairs: str
+
+
+def turn_of(rope: Rope, positions_T: Int[Tensor, "T"], dtype: torch.dtype) -> Turn:
+    """Computed in float64, rounded to `dtype` last."""
+    angle_TR = angles(rope, positions_T)
+    return Turn(angle_TR.cos().to(dtype), angle_TR.sin().to(dtype), rope.pairs)
+
+
+def turn_of_step(step: Step, rope: Rope, dtype: torch.dtype) -> Turn:
+    """That of a pass's own positions. Layers share it: `step.once(turn_of_step, rope, dtype)`."""
+    return turn_of(rope, step.positions_T, dtype)
+
+
 def rotate(
     x: Float[Tensor, "B T *heads R"], rope: Rope, positions_T: Int[Tensor, "T"], back: bool = False
 ) -> Float[Tensor, "B T *heads R"]:
@@ -49,21 +70,24 @@ def rotate(
 
     Errors: ValueError if x's last dimension is not rope.dim, or T differs from positions.
     """
-    if x.shape[-1] != rope.dim or x.shape[1] != len(positions_T):
+    turn = turn_of(rope, positions_T, x.dtype)
+    return rotate_by(x, turn._replace(sin_TR=-turn.sin_TR) if back else turn)
+
+
+def rotate_by(x: Float[Tensor, "B T *heads R"], turn: Turn) -> Float[Tensor, "B T *heads R"]:
+    """Turn the pairs of `x` by angles that are there already. Errors: as `rotate`."""
+    T, half = turn.cos_TR.shape
+    if x.shape[-1] != 2 * half or x.shape[1] != T:
         raise ValueError(
-            f"rotate: x has shape {tuple(x.shape)}; "
-            f"expected [B, {len(positions_T)}, ..., {rope.dim}]"
+            f"rotate: x has shape {tuple(x.shape)}; expected [B, {T}, ..., {2 * half}]"
         )
-    angle = angles(rope, positions_T)
-    if back:
-        angle = -angle
-    angle = angle.reshape(len(positions_T), *[1] * (x.dim() - 3), rope.dim // 2)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    if rope.pairs == "adjacent":
+    shape = T, *[1] * (x.dim() - 3), half
+    cos, sin = turn.cos_TR.view(shape), turn.sin_TR.view(shape)
+    if turn.pairs == "adjacent":
         first, second = x[..., 0::2], x[..., 1::2]
     else:
         first, second = x.chunk(2, dim=-1)
     turned = first * cos - second * sin, first * sin + second * cos
-    if rope.pairs == "adjacent":
+    if turn.pairs == "adjacent":
         return torch.stack(turned, dim=-1).flatten(-2)
     return torch.cat(turned, dim=-1)

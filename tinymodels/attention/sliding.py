@@ -2,7 +2,7 @@
 
     c = RoPE(RMSNorm(W_KV x))      one latent, key and value of every head      kept, W of them
     q_h = RoPE(W_B RMSNorm(W_A x))
-    out_h = unturn( sum over s of  exp(q_h . c_s) c_s  /  (exp(sink_h) + sum over s of exp(q_h . c_s)) )
+    out_h = unturn( (sum of e_s c_s) / (exp(sink_h) + sum of e_s) )   e_s = exp(q_h . c_s / sqrt D)
 
 Layers of ratio 0 have nothing else; all others read far entries in the same softmax. K = V, so a
 value carries its key's rotation. The output's last dims are turned back by the query's angle, and
