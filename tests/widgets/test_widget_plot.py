@@ -1,8 +1,10 @@
 """Numbers of bytes in words, figures as notebooks store them, colours one can read."""
 
 import base64
+import io
 
 import pytest
+from PIL import Image
 
 from tinymodels.widgets import plot
 
@@ -50,13 +52,19 @@ def test_a_figure_is_opaque_white_and_the_same_file_each_time():
     first = one()
     assert first == one()
     assert b"Software" not in first
-    from io import BytesIO
+    picture = Image.open(io.BytesIO(first))
+    assert "transparency" not in picture.info
+    assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert picture.size == (512, 256)
 
-    from matplotlib.image import imread
 
-    picture = imread(BytesIO(first))
-    assert picture.shape[2] == 3 or (picture[..., 3] == 1).all()
-    assert (picture[0, 0, :3] == 1).all()
+def test_no_line_crosses_a_heat_map():
+    fig, ax = plot.figure(2, 2)
+    ax.imshow([[0.5] * 7] * 7, vmin=0, vmax=1, cmap="Blues")
+    picture = Image.open(io.BytesIO(plot.png(fig))).convert("RGB")
+    x, y = (ax.transData.transform((3.3, 3.3))).round().astype(int)
+    inside = {picture.getpixel((x + i, picture.height - y)) for i in range(-70, 70)}
+    assert len(inside) == 1
 
 
 def test_a_picture_carries_its_words_where_notebooks_and_readers_look():

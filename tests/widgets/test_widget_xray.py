@@ -110,6 +110,14 @@ def test_the_courses_tokenizer_names_tokens_by_itself(model):
     assert list(trace.labels) == tokenizer.pieces(PROMPT)
 
 
+def test_a_token_without_a_word_has_its_number():
+    from tinymodels import tokenizer
+    from tinymodels.widgets.xray import _course_pieces
+
+    ids = [tokenizer.BOS, tokenizer.VOCABULARY, tokenizer.VOCABULARY - 1]
+    assert _course_pieces(ids)[:2] == ["<bos>", f"#{tokenizer.VOCABULARY}"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [({"prompt": ()}, "prompt is empty"), ({"new": 0}, "new is 0")],

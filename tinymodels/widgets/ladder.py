@@ -26,7 +26,7 @@ TICKS = ((100, "100"), (1_000, "1,000"), (10_000, "10,000"), (100_000, "100,000"
 class Rung:
     """An idea. name: as a setting. label: its switch. words: what it does, plainly. chapter:
     where it is explained. stands, alone: the ledger's steps with its bytes and its own share.
-    also: what else is different in that model."""
+    also: a sentence on what else is different in that model."""
 
     name: str
     label: str
@@ -45,7 +45,7 @@ RUNGS = (
         "05",
         "V1",
         "V1",
-        "nothing else: this is the first DeepSeek model",
+        "This is the first DeepSeek model.",
     ),
     Rung(
         "latent",
@@ -54,7 +54,7 @@ RUNGS = (
         "06",
         "V2",
         "V2",
-        "128 query heads, and 60 layers instead of 95",
+        "Also new: 128 query heads, and 60 layers instead of 95.",
     ),
     Rung(
         "fp8",
@@ -63,7 +63,7 @@ RUNGS = (
         "07",
         "V3.2",
         "V3.2",
-        "61 layers, each with a key of 132 bytes more, to choose what is read",
+        "Also new: 61 layers, each with a key of 132 bytes more, to choose what is read.",
     ),
     Rung(
         "groups",
@@ -72,7 +72,7 @@ RUNGS = (
         "08",
         "V4-Flash",
         "V4-Flash",
-        "43 layers; 2 of them see the newest 128 tokens only",
+        "Also new: 43 layers; 2 of them see the newest 128 tokens only.",
     ),
     Rung(
         "sharing",
@@ -81,7 +81,7 @@ RUNGS = (
         "09, 10",
         "V4.1 in FP8",
         "V4.1 in bf16",
-        "40 layers, and smaller groups: 2 tokens, or 1",
+        "Also new: 40 layers, and smaller groups: 2 tokens, or 1.",
     ),
     Rung(
         "fp4",
@@ -90,7 +90,7 @@ RUNGS = (
         "11",
         "V4.1-Flash",
         "V4.1-Flash",
-        "nothing else",
+        "Nothing else is new.",
     ),
 )
 
@@ -155,7 +155,7 @@ def _lines(state: State, first: float) -> tuple[str, ...]:
         return terms, f"Before any of the ideas {state.words}.", f"{rate / first:.0f} times V1."
     worth = f"{state.label}: {state.words}. In this model it alone divides by {state.factor:.3g}."
     against = f", {first / rate:,.1f} times less than V1" if rate < first else ""
-    return f"{terms}{against}", worth, f"Also new: {state.also}."
+    return f"{terms}{against}", worth, state.also
 
 
 def look(reached: int) -> View:

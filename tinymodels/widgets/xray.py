@@ -84,8 +84,7 @@ def record(
 
 
 def _trace(tokens: list[int], seen: list, chosen: list, pieces: Pieces | None) -> Trace:
-    if pieces is None:
-        from ..tokenizer import pieces
+    pieces = pieces or _course_pieces
 
     def named(ids: list[int]) -> tuple[str, ...]:
         return tuple(label.replace("\n", "↵") for label in pieces(ids))
@@ -96,6 +95,14 @@ def _trace(tokens: list[int], seen: list, chosen: list, pieces: Pieces | None) -
         spans = tuple(tuple(kept[what]) for what in ("written", "read", "computed"))
         steps.append(Step(span, *spans, tuple(again), held, choice))
     return Trace(named(tokens), len(seen[0][2]), tuple(steps))
+
+
+def _course_pieces(ids: list[int]) -> list[str]:
+    """The course's tokenizer; an untrained model may choose numbers that it has no word for."""
+    from ..tokenizer import BOS, VOCABULARY, pieces
+
+    words = pieces([token if token < VOCABULARY else BOS for token in ids])
+    return [word if token < VOCABULARY else f"#{token}" for token, word in zip(ids, words)]
 
 
 @contextmanager
