@@ -2,10 +2,11 @@
 
 import math
 
-import kernels  # noqa: F401  before anything that may import triton
 import numpy as np
 import pytest
 import torch
+
+import kernels  # noqa: F401  before anything that may import triton
 from kernels import backend
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 
 import torch
+
 from kernels import compile as compiler
 from kernels.backend import tl, triton
 
@@ -34,17 +35,22 @@ def spacious(a, b, target, N: tl.constexpr, STEPS: tl.constexpr):
     tl.store(target + row * N + column, total)
 
 
+target = compiler.TARGETS[sys.argv[1]]
+NVIDIA = target.vendor == "cuda"
+
+
 def spill():
-    numbers = torch.empty(3 * 4_096)
-    greedy[(1,)](numbers, torch.empty_like(numbers), BLOCK=4_096, num_warps=1)
+    block = 4_096 if NVIDIA else 16_384  # 384 or 768 numbers a thread
+    numbers = torch.empty(3 * block)
+    greedy[(1,)](numbers, torch.empty_like(numbers), BLOCK=block, num_warps=1)
 
 
 def overflow():
-    a, b = torch.empty(64, 64 * 32).bfloat16(), torch.empty(64 * 32, 64).bfloat16()
-    spacious[(1,)](a, b, torch.empty(64, 64), N=64, STEPS=32, num_stages=14)
+    n, stages = (64, 14) if NVIDIA else (128, 3)
+    a, b = torch.empty(n, n * 32).bfloat16(), torch.empty(n * 32, n).bfloat16()
+    spacious[(1,)](a, b, torch.empty(n, n), N=n, STEPS=32, num_stages=stages, num_warps=8)
 
 
-target = compiler.TARGETS[sys.argv[1]]
 found = [*compiler.compile_call(target, "spill", spill),
          *compiler.compile_call(target, "overflow", overflow)]
 try:

@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import kernels
 import pytest
+
+import kernels
 from kernels import backend
 from kernels.backend import Surroundings, TritonUnavailable, decide
 
@@ -136,6 +137,7 @@ for call in (lambda: decode_attention(query, key, key, impl="triton"),
         print(error)
 """, KVC_BACKEND="torch").splitlines()
     assert told[0] == "15.0 False"
-    assert told[1] == 'impl="triton" is unavailable: KVC_BACKEND=torch asks for the plain-torch twins'
+    assert told[1] == ('impl="triton" is unavailable: KVC_BACKEND=torch asks for the plain-torch'
+                       " twins")
     assert told[2].startswith("kernel _copy cannot run: KVC_BACKEND=torch")
     assert told[3].startswith("bounds.counting() sees kernels in the interpreter only")

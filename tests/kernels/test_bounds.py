@@ -1,8 +1,9 @@
 """Out of bounds is an IndexError that says where; loads, stores and overflows are seen."""
 
-import kernels
 import pytest
 import torch
+
+import kernels
 from kernels import bounds
 
 pytestmark = pytest.mark.interpreter
@@ -181,8 +182,9 @@ def test_tensors_on_the_cpu_are_not_copied_around(monkeypatch):
 
 
 def test_install_again_changes_nothing():
-    from kernels import interpreter
     from triton.runtime import interpreter as stock
+
+    from kernels import interpreter
 
     before = stock.GridExecutor, stock._patch_lang, stock._implicit_cvt
     interpreter.install()

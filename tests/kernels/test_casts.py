@@ -1,8 +1,9 @@
 """bf16 and e4m3 in the interpreter, bit for bit what torch computes."""
 
-import kernels
 import pytest
 import torch
+
+import kernels
 
 pytestmark = pytest.mark.interpreter
 

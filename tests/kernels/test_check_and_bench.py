@@ -3,9 +3,10 @@
 import json
 from dataclasses import replace
 
-import kernels
 import pytest
 import torch
+
+import kernels
 from kernels import __main__ as command
 from kernels import backend, bench, check, gates
 from kernels.attention_shape import AttentionShape

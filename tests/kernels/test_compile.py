@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import kernels
 import pytest
+
+import kernels
 from kernels import compile as compiler
 from kernels import gates
 

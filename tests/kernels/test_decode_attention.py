@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from kernels import bounds, decode_attention
 from kernels.check import poisoned
 

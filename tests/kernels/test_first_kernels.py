@@ -2,9 +2,10 @@
 
 import sys
 
-import kernels
 import pytest
 import torch
+
+import kernels
 from kernels import bounds, first_kernels
 from kernels.check import poisoned
 
