@@ -7,6 +7,8 @@ train on a laptop.
 from dataclasses import replace
 
 from .config import GQA, MLA, Dense, Indexer, ModelConfig, MoE, Rope, uniform
+from .presets_v4 import tiny_v4 as tiny_v4
+from .presets_v4 import tiny_v4_1 as tiny_v4_1
 
 
 def tiny_v1(layers: int = 4, vocab: int = 256, context: int = 1024) -> ModelConfig:
