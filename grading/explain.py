@@ -31,8 +31,8 @@ def named_mistake(
 def _says_something(observation: Observation) -> bool:
     if observation.raised is not None:
         return True
-    values = [output.values for output in observation.outputs.values()]
-    return any(v is None or np.isfinite(v).any() for v in values) or not values
+    arrays = [output.values for output in observation.outputs.values()]
+    return all(v is None or v.ndim == 0 or np.isfinite(v).any() for v in arrays)
 
 
 def same(left: Observation, right: Observation) -> bool:

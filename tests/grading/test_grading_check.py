@@ -133,6 +133,15 @@ def test_shape_comes_before_values_and_values_before_cost():
     assert "first differs" in result.message and "Too many" not in result.message
 
 
+def test_an_answer_without_one_finite_number_gets_no_name():
+    """Many roads lead to NaN: the check does not say which one was taken."""
+    lost = Misconception("lost", "This is lost.", lambda x: (x * float("nan"), 4))
+    half = Misconception("half", "This is half lost.", lambda x: (x / (x > 0), 4))
+    for mistake, name in ((lost, None), (half, "half")):
+        result = verdict(lambda x, answer=mistake.answer: answer(x), misconceptions=(lost, half))
+        assert (result.status, result.misconception) == ("wrong", name)
+
+
 class AlwaysEqual:
     def __eq__(self, other):
         return True
