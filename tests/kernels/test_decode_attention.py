@@ -93,15 +93,17 @@ def test_16_bit(dtype, tolerance, draw, reference):
 
 @pytest.mark.interpreter
 def test_offsets_beyond_two_to_the_31(tmp_path, draw, reference):
-    stride = 2**31 + 40  # of the batch, in elements, in a sparse file: no memory is used
+    # Row 2 of the batch starts above 2**31 elements, in a sparse file: no memory is used. The
+    # stride itself fits in 32 bits, so only a product in 32 bits overflows.
+    stride = 2**30 + 40
     tensors = []
     for seed in (2, 3):
-        flat = torch.from_file(str(tmp_path / f"{seed}.bin"), shared=True, size=stride + 4096,
+        flat = torch.from_file(str(tmp_path / f"{seed}.bin"), shared=True, size=2 * stride + 4096,
                                dtype=torch.float16)
-        view = flat.as_strided((2, 19, 3, 12), (stride, 36, 12, 1))
-        view.copy_(draw(seed, 2, 19, 3, 12, dtype=torch.float16))
+        view = flat.as_strided((3, 19, 3, 12), (stride, 36, 12, 1))
+        view.copy_(draw(seed, 3, 19, 3, 12, dtype=torch.float16))
         tensors.append(view)
-    query = draw(1, 2, 1, 6, 12, dtype=torch.float16)
+    query = draw(1, 3, 1, 6, 12, dtype=torch.float16)
     with bounds.checking_overflow():
         output = decode_attention(query, *tensors, splits=2, impl="triton")
     close(output.double(), reference(query, *tensors), 3e-3)

@@ -112,16 +112,17 @@ def test_16_bit(dtype, tolerance, draw, reference):
 
 @pytest.mark.interpreter
 def test_offsets_beyond_two_to_the_31(tmp_path, draw, reference):
-    # A batch stride above 2**31 elements, in a sparse file: no memory is used.
-    stride = 2**31 + 40
+    # Row 2 of the batch starts above 2**31 elements, in a sparse file: no memory is used. The
+    # stride itself fits in 32 bits, so only a product in 32 bits overflows.
+    stride = 2**30 + 40
     tensors = []
     for index, (seed, dim) in enumerate(((2, 12), (3, 12))):
         path = str(tmp_path / f"{index}.bin")
-        flat = torch.from_file(path, shared=True, size=stride + 4096, dtype=torch.float16)
-        view = flat.as_strided((2, 19, 2, dim), (stride, 2 * dim, dim, 1))
-        view.copy_(draw(seed, 2, 19, 2, dim, dtype=torch.float16))
+        flat = torch.from_file(path, shared=True, size=2 * stride + 4096, dtype=torch.float16)
+        view = flat.as_strided((3, 19, 2, dim), (stride, 2 * dim, dim, 1))
+        view.copy_(draw(seed, 3, 19, 2, dim, dtype=torch.float16))
         tensors.append(view)
-    query = draw(1, 2, 4, 2, 12, dtype=torch.float16)
+    query = draw(1, 3, 4, 2, 12, dtype=torch.float16)
     with bounds.checking_overflow():
         output = flash_attention(query, *tensors, impl="triton")
     close(output.double(), reference(query, *tensors), 3e-3)
