@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels import backend, bounds, flash_attention
+from kernels import backend, bounds, flash_attention, gates
 from kernels.check import poisoned
 
 IMPLS = ["torch", pytest.param("triton", marks=pytest.mark.triton_runs)]
@@ -56,14 +56,34 @@ def test_lengths_nan_beyond_them_and_queries_that_see_nothing(impl, draw, device
     assert (output[2, 5:] != 0).any()
 
 
-@pytest.mark.parametrize("impl", IMPLS)
-def test_leading_blocks_that_some_queries_do_not_see(impl, draw, reference):
-    # In one block of queries the first sees entries long gone for the last, and the other
-    # way round: whole tiles of scores are -inf for some rows.
-    query, key, value = draw(1, 1, 120, 3, 12), draw(2, 1, 900, 1, 12), draw(3, 1, 900, 1, 12)
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks as on a GPU, fewer keys than queries: many turns of the loop for each query."""
+    module = gates.module("flash_attention")
+    chosen = module._blocks
+    monkeypatch.setattr(module, "_blocks",
+                        lambda *sizes: {**chosen(*sizes), "BLOCK_T": 64, "BLOCK_S": 16})
+
+
+@pytest.mark.triton_runs
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("window", [None, 5, 40])
+@pytest.mark.parametrize("tokens, entries", [(1, 45), (70, 70), (66, 119)])
+def test_many_blocks_and_blocks_that_some_queries_do_not_see(window, tokens, entries, draw,
+                                                             reference):
+    # With a window, whole tiles of scores are -inf for the last queries at the beginning and
+    # for the first queries at the end. Large scores make every new maximum matter.
+    query, key, value = (draw(1, 2, tokens, 3, 12) * 4, draw(2, 2, entries, 1, 12),
+                         draw(3, 2, entries, 1, 12))
     with poisoned():
-        output = flash_attention(query, key, value, window=5, impl=impl)
-    close(output, reference(query, key, value, window=5))
+        output = flash_attention(query, key, value, window=window, impl="triton")
+    close(output, reference(query, key, value, window=window))
+
+
+@pytest.mark.triton_runs
+def test_more_entries_than_one_block_of_the_interpreter(draw, reference):
+    query, key, value = draw(1, 1, 3, 2, 12) * 4, draw(2, 1, 1300, 2, 12), draw(3, 1, 1300, 2, 12)
+    close(flash_attention(query, key, value, impl="triton"), reference(query, key, value))
 
 
 @pytest.mark.parametrize("impl", IMPLS)
