@@ -206,16 +206,25 @@ class MoEFeedForward(nn.Module):
         """token_ids_BT is read only where a table chooses (`MoE.hash_routed`)."""
         routing = self.router(x_BTX, token_ids_BT)
         x_nX = x_BTX.flatten(0, -2)
-        experts_nk = routing.experts_BTk.flatten(0, -2)
-        weights_nk = routing.weights_BTk.flatten(0, -2).to(x_BTX.dtype)
-        y_nX = torch.zeros_like(x_nX)
-        for e, expert in enumerate(self.experts):
-            token, slot = (experts_nk == e).nonzero(as_tuple=True)
-            if len(token):
-                said = expert(x_nX[token]) * weights_nk[token, slot, None]
-                y_nX.index_add_(0, token, said)
-        y_BTX = y_nX.view_as(x_BTX)
+        said_nkX = self._ask(x_nX, routing.experts_BTk.flatten(0, -2))
+        weights_n1k = routing.weights_BTk.flatten(0, -2).unsqueeze(1).to(x_BTX.dtype)
+        y_BTX = (weights_n1k @ said_nkX).view_as(x_BTX)
         return y_BTX if self.shared is None else y_BTX + self.shared(x_BTX)
+
+    def _ask(
+        self, x_nX: Float[Tensor, "n X"], experts_nk: Int[Tensor, "n k"]
+    ) -> Float[Tensor, "n k X"]:
+        """What each token's experts say. Each expert that was chosen runs once, on all its tokens:
+        they are sorted by expert, and its answers sorted back."""
+        if len(experts_nk) == 1:  # a token alone: nothing to sort
+            return torch.cat([self.experts[e](x_nX) for e in experts_nk[0].tolist()]).unsqueeze(0)
+        order = experts_nk.flatten().argsort(stable=True)
+        load = torch.bincount(experts_nk.flatten(), minlength=len(self.experts)).tolist()
+        sorted_X = x_nX[order // experts_nk.shape[1]].split(load)
+        said = [self.experts[e](part) for e, part in enumerate(sorted_X) if load[e]]
+        if not said:
+            return x_nX.new_zeros(*experts_nk.shape, x_nX.shape[1])
+        return torch.cat(said)[order.argsort()].view(*experts_nk.shape, -1)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ A `Step` is a value. A layer that has something for later layers hands on a chan
 nothing is kept in modules or globals and two passes can never mix.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -48,11 +49,20 @@ class Step:
     losses: tuple[Tensor, ...] | None = None
     far: Far | None = None
     windows_only: bool = False
+    made: dict = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def positions_T(self) -> Int[Tensor, "T"]:
         end = self.start + self.tokens_BT.shape[1]
         return torch.arange(self.start, end, device=self.tokens_BT.device)
+
+    def once(self, make: Callable, *of: Hashable):
+        """make(self, *of), made for the first layer that asks and shared by all others: masks,
+        angles, whatever depends on positions alone."""
+        key = (make, self.start, self.tokens_BT.shape[1], *of)
+        if key not in self.made:
+            self.made[key] = make(self, *of)
+        return self.made[key]
 
     def impl(self, x: Tensor) -> str:
         """Which implementation to use for tensor `x` in this pass."""

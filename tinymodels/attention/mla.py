@@ -17,6 +17,7 @@ with every pair of positions. So position travels apart, in k_R ("decoupled RoPE
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -84,12 +85,11 @@ class MLA(nn.Module):
         query_BTHD = self.query(self.query_latent(x_BTX)).unflatten(-1, (c.heads, -1))
         nope_BTHD, rope_BTHR = query_BTHD.split([c.nope_dim, c.rope_dim], dim=-1)
         latent_BTC, key_BTR = self.kv_down(x_BTX).split([c.kv_rank, c.rope_dim], dim=-1)
-        turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
-        rows = {
-            "latent": self.kv_norm(latent_BTC),
-            "rope": rotate_by(key_BTR, turn),
-        }
-        return (nope_BTHD, rotate_by(rope_BTHR, turn)), rows
+        # The shared rope key is turned as if it were one head more.
+        both_BTHR = torch.cat([rope_BTHR, key_BTR.unsqueeze(2)], dim=2)
+        both_BTHR = rotate_by(both_BTHR, step.once(turn_of_step, c.rope, x_BTX.dtype))
+        rows = {"latent": self.kv_norm(latent_BTC), "rope": both_BTHR[:, :, -1]}
+        return (nope_BTHD, both_BTHR[:, :, :-1]), rows
 
     def attend(
         self, query: Query, rows: Rows, visible_BTS: Bool[Tensor, "*B T S"]
@@ -115,33 +115,40 @@ class MLA(nn.Module):
         return both_HDC.split([c.nope_dim, c.v_dim], dim=1)
 
     def look(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B H T S"]:
-        """How much each head takes from every row, expanded."""
-        return self._scores_expanded(query, rows, visible_BTS)[0]
+        """How much each head takes from every row."""
+        query_BHTD, key_BHSD, _ = self._as_heads(query, rows)
+        return masked_softmax(query_BHTD @ key_BHSD.mT * self.scale, visible_BTS.unsqueeze(-3))
 
-    def _scores_expanded(self, query: Query, rows: Rows, visible_BTS):
-        """Weights, and the values they are for: as H heads with keys and values of their own."""
-        c, (nope_BHTD, rope_BHTR) = self.config, self._by_head(query)
-        kv_BHSD = self.kv_up(rows["latent"]).unflatten(-1, (c.heads, -1)).transpose(1, 2)
-        key_BHSD, value_BHSD = kv_BHSD.split([c.nope_dim, c.v_dim], dim=-1)
-        score_BHTS = nope_BHTD @ key_BHSD.mT + every_head(rope_BHTR, rows["rope"].mT)
-        return masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3)), value_BHSD
+    def _as_heads(self, query: Query, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of H ordinary heads: [B, H, T or S, D]."""
+        c, latent_BSC = self.config, rows["latent"]
+        kv_BSHD = self.kv_up(latent_BSC).unflatten(-1, (c.heads, -1))
+        key_BSHD, value_BSHD = kv_BSHD.split([c.nope_dim, c.v_dim], dim=-1)
+        rope_BSHR = rows["rope"].unsqueeze(2).expand(*key_BSHD.shape[:3], -1)
+        key_BSHD = torch.cat([key_BSHD, rope_BSHR], dim=-1)
+        return tuple(x.transpose(1, 2) for x in (torch.cat(query, dim=-1), key_BSHD, value_BSHD))
 
     def _expanded(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B H T D"]:
-        weight_BHTS, value_BHSD = self._scores_expanded(query, rows, visible_BTS)
-        return weight_BHTS @ value_BHSD
+        query_BHTD, key_BHSD, value_BHSD = self._as_heads(query, rows)
+        # torch's fused kernel wants values as wide as keys; what is added is cut off again.
+        missing = max(0, key_BHSD.shape[-1] - self.config.v_dim)
+        visible_B1TS = visible_BTS.reshape(-1, 1, *visible_BTS.shape[-2:])
+        out_BHTD = F.scaled_dot_product_attention(
+            query_BHTD,
+            key_BHSD,
+            F.pad(value_BHSD, (0, missing)),
+            attn_mask=visible_B1TS,
+            scale=self.scale,
+        )
+        return out_BHTD[..., : self.config.v_dim]
 
     def _absorbed(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B H T D"]:
-        (nope_BHTD, rope_BHTR), latent_BSC = self._by_head(query), rows["latent"]
-        up_k_HDC, up_v_HDC = self.up_projections()
+        nope_BHTD, rope_BHTR = (x.transpose(1, 2) for x in query)
+        latent_BSC, (up_k_HDC, up_v_HDC) = rows["latent"], self.up_projections()
         score_BHTS = every_head(nope_BHTD @ up_k_HDC, latent_BSC.mT)
         score_BHTS = score_BHTS + every_head(rope_BHTR, rows["rope"].mT)
-        weight_BHTS = masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3))
+        weight_BHTS = masked_softmax(score_BHTS * self.scale, visible_BTS.unsqueeze(-3))
         return every_head(weight_BHTS, latent_BSC) @ up_v_HDC.mT
-
-    def _by_head(self, query: Query) -> tuple[Float[Tensor, "B H T D"], Float[Tensor, "B H T R"]]:
-        """Both parts of the queries, scaled: the scale of a score can as well stand there."""
-        nope_BTHD, rope_BTHR = query
-        return (nope_BTHD * self.scale).transpose(1, 2), (rope_BTHR * self.scale).transpose(1, 2)
 
 
 def every_head(
