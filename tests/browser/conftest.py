@@ -1,7 +1,7 @@
 """A browser, a page that remembers every complaint, and a folder for pictures."""
 
 import pytest
-from lab_driver import FLAGS
+from lab_driver import FLAGS, PATIENCE_MS
 
 from tools.chromium import find_chromium
 
@@ -11,7 +11,9 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
+        chromium = play.chromium.launch(
+            executable_path=find_chromium(), args=list(FLAGS), timeout=PATIENCE_MS
+        )
         yield chromium
         chromium.close()
 

@@ -41,8 +41,9 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},  # a test leaves notebooks as they are
 }
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 120  # generous: the machine may be busy
-CELLS_MS = 300_000
+START_SECONDS = 300  # generous, all of them: the machine may be very busy
+CELLS_MS = 600_000
+PATIENCE_MS = 120_000
 
 # The page's own sign of being idle is true before a kernel exists, so the application is asked.
 READY = """() => {
@@ -135,6 +136,7 @@ def lab(root: Path):
 
 def open_notebook(page, running: Lab, notebook: str, dark: bool = False) -> None:
     """Open a notebook in one of the two themes and wait for its kernel."""
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(running.page_of(notebook), wait_until="domcontentloaded")
     page.wait_for_function(READY, polling=50, timeout=START_SECONDS * 1000)
     choose_theme(page, dark)  # the server remembers the last one, so it is always said
@@ -153,7 +155,7 @@ def run_all(page) -> None:
     """Run all cells and wait until the last has run. Raises AssertionError if one failed."""
     page.set_default_timeout(CELLS_MS)
     ran = page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(PATIENCE_MS)
     assert ran is not False, "\n".join(page.locator(".jp-OutputArea").all_inner_texts())
 
 
