@@ -8,6 +8,10 @@ COMMANDS = {
         "tinymodels.bytes_command",
         "what a model's memory costs, from its name or config.json",
     ),
+    "bench": (
+        "tinymodels.bench",
+        "speed beside transformers, on the same weights",
+    ),
 }
 
 
