@@ -167,9 +167,10 @@ def run(step: Step, folder: Path) -> Outcome:
     report = folder / f"{step.name.replace(' ', '-')}.xml"
     if "pytest" in command:
         command.insert(command.index("pytest") + 1, f"--junitxml={report}")
-    threads = dict.fromkeys(THREADS, str(max(1, cores() // step.workers)))
+    setting = dict.fromkeys(THREADS, str(max(1, cores() // step.workers)))
+    setting["COURSE_PROGRESS"] = str(folder / "progress")  # a test is no learner's progress
     start = time.monotonic()
-    child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **threads})
+    child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **setting})
     try:
         code = child.wait()
     except KeyboardInterrupt:
