@@ -4,6 +4,7 @@ It answers for its bytes, measured from the storage it really holds: by kind, by
 token. `ledger.exact` predicts the same numbers from the config alone; the tests compare them.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -157,6 +158,34 @@ class ModelCache:
             if c.window is not None:
                 c.window.advance(tokens)
 
+    def adopt(self, source: "ModelCache", tokens: int) -> None:
+        """Start over with the far rows of the first `tokens` tokens of another cache.
+
+        That is all a stored prefix holds: windows and half-built groups are empty afterwards.
+        A model with windows is then made ready by `ced.resume`. Errors: ValueError, and nothing
+        is changed, if the caches differ in model, batch or storage, if there are not that many
+        tokens or no room for them, or if a group would be cut at its middle.
+        """
+        for what in ("config", "batch", "storage"):
+            ours, theirs = getattr(self, what), getattr(source, what)
+            if ours != theirs:
+                raise ValueError(f"the caches differ in {what}: {theirs} there, {ours} here")
+        if not 0 <= tokens <= min(source.length, self.capacity):
+            raise ValueError(
+                f"tokens is {tokens}; {source.length} are cached there, "
+                f"and {self.capacity} fit here"
+            )
+        multiple = prefix_multiple(self.config)
+        if tokens % multiple:
+            raise ValueError(f"tokens is {tokens}; a prefix ends on a multiple of {multiple}")
+        self.reset()
+        self.length = tokens
+        for mine, theirs in zip(self.layers, source.layers, strict=True):
+            for kind in ("main", "index"):
+                store, planned = getattr(mine, kind), getattr(mine.plan, kind)
+                if store is not None:
+                    store.adopt(getattr(theirs, kind), planned.rows(tokens))
+
     def reset(self) -> None:
         """Forget everything, ready for another text."""
         self.length, self.interrupted, self.pending = 0, False, None
@@ -167,6 +196,21 @@ class ModelCache:
             for state in (c.open, c.constant):
                 if state is not None:
                     state.zero_()
+
+
+def prefix_multiple(config: ModelConfig) -> int:
+    """A reusable prefix has a multiple of this many tokens: then no group is half-built.
+
+    Errors: ValueError if groups overlap (V4's CSA): such a group needs the tokens before it.
+    """
+    for i, layer in enumerate(config.layers):
+        if getattr(layer.attention, "overlap", False):
+            raise ValueError(
+                f"layer {i} of {config.name} pools groups that overlap; its far rows alone cannot "
+                "be continued"
+            )
+    ratios = (p.main.ratio for p in plan(config) if p.main is not None)
+    return math.lcm(*ratios)
 
 
 def _allocate_layer(p: LayerPlan, batch, capacity, storage, dtype, device) -> LayerCache:

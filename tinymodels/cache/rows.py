@@ -106,6 +106,13 @@ class Rows:
         self._check_room(rows)
         self.length += rows
 
+    def adopt(self, other: "Rows", rows: int) -> None:
+        """Start over with the first `rows` rows of another store of this layout, bit for bit."""
+        self.reset()
+        for name, buffer in self.buffers.items():
+            buffer[:, :rows] = other.buffers[name][:, :rows]
+        self.length = rows
+
     def reset(self) -> None:
         """Forget everything: a reset cache is as clean as a new one."""
         self.length = 0
