@@ -5,7 +5,8 @@ any step, and any step's tokens can be made again: there is no position in a fil
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Int
@@ -17,34 +18,94 @@ from tinymodels.world import WORDS
 
 TASKS = ("text", "recall")
 IGNORED = -100  # a target that the loss leaves out, torch's own number for it
-HASHED_TOKENS = 65_536
 
 
 @dataclass(frozen=True)
 class Batch:
-    """tokens: what the model reads. targets: what comes next, or IGNORED where none is asked."""
+    """tokens: what the model reads. targets: what comes next, or IGNORED where none is asked.
+
+    known: the same targets, all IGNORED but those that can be known: answers, and words that
+    repeat a fact. The rest of a story is up to chance.
+    """
 
     tokens: Int[Tensor, "B T"]
     targets: Int[Tensor, "B T"]
+    known: Int[Tensor, "B T"]
+
+    def to(self, device: str | torch.device) -> "Batch":
+        return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
 
 
-def _check(task: str, **sizes: int) -> None:
-    if task not in TASKS:
-        raise ValueError(f"unknown task {task!r}; tasks are {', '.join(TASKS)}")
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1")
+@dataclass(frozen=True)
+class Stage:
+    """How the rows of a step are made: `rows` of `length` tokens.
+
+    games: the share of rows that are memory games, of levels up to `level`.
+    """
+
+    rows: int
+    length: int
+    games: float = 0.0
+    level: int = 0
+
+    def __post_init__(self):
+        if self.rows < 1 or self.length < 1:
+            raise ValueError(f"{self.rows} rows of {self.length} tokens: both must be at least 1")
+        if not 0 <= self.games <= 1 or not 0 <= self.level < len(JOINS):
+            raise ValueError(
+                f"games is {self.games} and level {self.level}; games is a share, 0 to 1, and "
+                f"levels are 0 to {len(JOINS) - 1}"
+            )
+
+
+# ---------------------------------------------------------------- memory games
+
+JOINS = ("", "has", "has the", "is in the")
+_SENTENCE_END = tokenizer.encode(".", bos=False)[0]
+_WORD_IDS = tuple(map(tokenizer.word_id, WORDS))
+
+
+def game_row(dice: Dice, length: int, level: int) -> tuple[list[int], list[int]]:
+    """`length` tokens of a memory game, and what in it can be known.
+
+    Pairs of words, any words, are named and then named again in any order: `lamp Ada blue park
+    lamp Ada`. At a higher level more comes between: `lamp has the Ada.` Here looking back is all
+    there is to learn, and it is learned in minutes; from stories alone it was not learned at all.
+    """
+    join = JOINS[level if dice.chance(0.5) else dice.below(level + 1)]
+    between = tokenizer.encode(join, bos=False)
+    end = [_SENTENCE_END] if level and dice.chance(0.7) else []
+    pairs = dice.between(2, 4)
+    words = dice.sample(_WORD_IDS, 2 * pairs)
+    named = list(zip(words[:pairs], words[pairs:]))
+    row, known = [tokenizer.BOS], [IGNORED]
+    for i in range(length):
+        first, second = named[i] if i < pairs else dice.choice(named)
+        row += [first, *between, second, *end]
+        known += [IGNORED] * (1 + len(between)) + [second if i >= pairs else IGNORED]
+        known += [IGNORED] * len(end)
+    return row[:length], known[:length]
 
 
 # ---------------------------------------------------------------- text
 
 
-def text_row(dice: Dice, length: int) -> list[int]:
-    """`length` tokens: texts one after the other, each behind its <bos>, the last one cut."""
+def text_row(dice: Dice, length: int) -> tuple[list[int], list[int]]:
+    """`length` tokens: texts one after the other, each behind its <bos>, the last one cut.
+
+    Also the same tokens with all IGNORED but those that can be known.
+    """
     row: list[int] = []
+    known: list[int] = []
     while len(row) < length:
-        row += tokenizer.encode(stories.any_text(dice).text)
-    return row[:length]
+        first, *rest = stories.any_text(dice, room=length).parts()
+        row += tokenizer.encode(first)
+        known += [IGNORED] * (len(row) - len(known))
+        for part in rest:
+            row += tokenizer.encode(part, bos=False, line_start=False)
+            known.append(row[len(known)])
+            known += [IGNORED] * (len(row) - len(known))
+    return row[:length], known[:length]
 
 
 # ---------------------------------------------------------------- recall
@@ -112,38 +173,36 @@ def _recall_row(dice: Dice, length: int) -> tuple[list[int], list[int]]:
 # ---------------------------------------------------------------- batches
 
 
-def batch(task: str, seed: int, step: int, size: int, length: int, held_out: bool = False) -> Batch:
-    """The batch of one training step: `size` rows of `length` tokens and their targets.
+def batch(task: str, seed: int, step: int, stage: Stage, held_out: bool = False) -> Batch:
+    """The batch of one training step.
 
     held_out: a batch that training never sees, whatever its seed. Errors: ValueError for an
-    unknown task or a size or length below 1.
+    unknown task.
     """
-    _check(task, size=size, length=length)
+    if task not in TASKS:
+        raise ValueError(f"unknown task {task!r}; tasks are {', '.join(TASKS)}")
     split = "held out" if held_out else "train"
-    rows, targets = [], []
-    for row in range(size):
+    tokens, targets, known = [], [], []
+    for row in range(stage.rows):
         dice = Dice(split, task, seed, step, row)
-        if task == "text":
-            tokens = text_row(dice, length + 1)
-            asked = tokens
+        if row < stage.games * stage.rows:
+            read, sure = game_row(dice, stage.length + 1, stage.level)
         else:
-            tokens, asked = _recall_row(dice, length + 1)
-        rows.append(tokens[:-1])
-        targets.append(asked[1:])
-    return Batch(torch.tensor(rows), torch.tensor(targets))
+            read, sure = (text_row if task == "text" else _recall_row)(dice, stage.length + 1)
+        all_asked = task == "text" and row >= stage.games * stage.rows
+        tokens.append(read[:-1])
+        targets.append((read if all_asked else sure)[1:])
+        known.append(sure[1:])
+    return Batch(*map(torch.tensor, (tokens, targets, known)))
 
 
-def fingerprint(task: str, seed: int, size: int, length: int) -> str:
-    """SHA-256 of the first 65,536 tokens and targets of training, in order.
+def fingerprint(batches: Iterable[Batch]) -> str:
+    """SHA-256 of the tokens and targets of some batches, in order.
 
-    Two runs with the same fingerprint read the same data; it is written beside each checkpoint.
+    Runs with the same fingerprint read the same data; it is written beside each checkpoint.
     """
     digest = hashlib.sha256()
-    seen = step = 0
-    while seen < HASHED_TOKENS:
-        made = batch(task, seed, step, size, length)
-        for values in (made.tokens, made.targets):
+    for made in batches:
+        for values in (made.tokens, made.targets, made.known):
             digest.update(values.to(torch.int16).numpy().astype("<i2").tobytes())
-        seen += made.tokens.numel()
-        step += 1
     return digest.hexdigest()

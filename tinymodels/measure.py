@@ -123,7 +123,7 @@ def loss(model: nn.Module, task: str, size: int, length: int, batches: int = 8) 
     device = next(model.parameters()).device
     total = asked = 0.0
     for step in range(batches):
-        made = data.batch(task, 0, step, size, length, held_out=True)
+        made = data.batch(task, 0, step, data.Stage(size, length), held_out=True)
         logits_BTV = model(made.tokens.to(device)).float()
         targets = made.targets.to(device)
         total += float(cross_entropy(logits_BTV.flatten(0, 1), targets.flatten(), reduction="sum"))

@@ -5,10 +5,28 @@ from dataclasses import dataclass
 
 from tinymodels import data
 
+SCHEDULE = {
+    # Until which percent of the steps: tokens a row (None: all), share and level of games.
+    "text": (
+        (6, 24, 1.0, 0),
+        (9, 32, 1.0, 1),
+        (12, 40, 1.0, 2),
+        (16, 48, 1.0, 3),
+        (45, 64, 0.2, 3),
+        (70, 256, 0.1, 3),
+        (100, None, 0.0, 0),
+    ),
+    "recall": ((15, 24, 1.0, 0), (45, 64, 0.0, 0), (70, 128, 0.0, 0), (100, None, 0.0, 0)),
+}
+"""From easy to hard: memory games, short rows, long rows; the tokens of a step stay the same."""
+
 
 @dataclass(frozen=True)
 class Run:
-    """All that decides the result. size: rows a step. length: tokens a row. rate: peak."""
+    """All that decides the result. size: rows a step. length: tokens a row. rate: peak.
+
+    Size and length are those of the last stage; SCHEDULE says what comes before it.
+    """
 
     preset: str
     task: str
@@ -44,10 +62,29 @@ class Run:
         options = " ".join(f"--{s} {getattr(self, s)}" for s in settings)
         return f"python -m tinymodels.train {options}"
 
+    def stage(self, step: int) -> data.Stage:
+        """What the rows of a step are."""
+        _, tokens, games, level = next(
+            row for row in SCHEDULE[self.task] if 100 * step < row[0] * self.steps
+        )
+        length = min(tokens or self.length, self.length)
+        return data.Stage(max(1, self.size * self.length // length), length, games, level)
+
+    def batch(self, step: int) -> data.Batch:
+        """What one step trains on."""
+        return data.batch(self.task, self.seed, step, self.stage(step))
+
+    def fingerprint(self) -> str:
+        """Of the first two batches of each stage: `data_sha256` in a checkpoint's JSON."""
+        ends = [until for until, *_ in SCHEDULE[self.task]]
+        starts = [-(-self.steps * percent // 100) for percent in (0, *ends[:-1])]
+        steps = sorted({s + i for s in starts for i in (0, 1) if s + i < self.steps})
+        return data.fingerprint(self.batch(step) for step in steps)
+
 
 DEFAULTS = {
-    "text": {"steps": 6000, "size": 8, "length": 512, "rate": 4e-3},
-    "recall": {"steps": 6000, "size": 16, "length": 256, "rate": 4e-3},
+    "text": {"steps": 8000, "size": 4, "length": 512, "rate": 3e-3},
+    "recall": {"steps": 6000, "size": 8, "length": 256, "rate": 3e-3},
 }
 """What a task trains with when the command does not say; the same for every preset."""
 

@@ -31,11 +31,16 @@ from tinymodels.world import (
 
 @dataclass(frozen=True)
 class Story:
-    """Sentences, the facts given in them (and where), and the questions that follow."""
+    """Sentences, the facts given in them (and where), and the questions that follow.
+
+    known: sentences whose last word a reader can know before it comes, because it was given
+    earlier in the text or is always true.
+    """
 
     sentences: tuple[str, ...]
     given: tuple[tuple[int, Fact], ...]  # (index of the sentence, fact)
     questions: tuple[Question, ...]
+    known: frozenset[int] = frozenset()
 
     @property
     def paragraph(self) -> str:
@@ -46,17 +51,39 @@ class Story:
         """The whole text, ending with a line break."""
         return "\n".join([self.paragraph, *(q.line for q in self.questions)]) + "\n"
 
+    def parts(self) -> list[str]:
+        """The text, cut before every word that can be known; joined, the parts are the text."""
+        marked = [
+            "|".join(_split_last(s)) if i in self.known else s for i, s in enumerate(self.sentences)
+        ]
+        lines = [" ".join(marked)]
+        for q in self.questions:
+            before = f"{q.ask} {q.begin}".rstrip()
+            lines.append(f"{before}|{q.line[len(before) :]}")
+        return ("\n".join(lines) + "\n").split("|")
+
     def prompt(self, asked: Question) -> str:
         """Paragraph and one question, cut right before the answer's word."""
         return f"{self.paragraph}\n{asked.ask}" + (f" {asked.begin}" if asked.begin else "")
 
 
-def _given_facts(dice: Dice, cast: list[str], count: int) -> list[Fact]:
-    """Up to `count` facts that hold in one text only; no person or thing is used twice."""
+def _split_last(sentence: str) -> tuple[str, str]:
+    """`Ada lives in`, ` Fernhill.`"""
+    cut = sentence.rindex(" ")
+    return sentence[:cut], sentence[cut:]
+
+
+def _given_facts(dice: Dice, cast: list[str], count: int, alike: bool) -> list[Fact]:
+    """Up to `count` facts that hold in one text only; no person or thing is used twice.
+
+    alike: all of one kind, so that the kind of word alone is never the answer.
+    """
     things = dice.shuffled(THINGS)
-    facts = [Fact(HAS, who, things.pop()) for who in cast[: len(THINGS) - 3]]
-    facts += [Fact(VISITS, who, place) for who, place in zip(cast, dice.shuffled(PLACES))]
-    facts += [Fact(LIES, thing, box) for thing, box in zip(things, dice.shuffled(BOXES))]
+    kinds = [[Fact(HAS, who, things.pop()) for who in cast[: len(THINGS) - len(BOXES)]]]
+    kinds.append([Fact(VISITS, who, place) for who, place in zip(cast, dice.shuffled(PLACES))])
+    kinds.append([Fact(LIES, thing, box) for thing, box in zip(things, dice.shuffled(BOXES))])
+    one_kind = dice.choice([kind for kind in kinds if len(kind) >= count] or kinds)
+    facts = one_kind if alike else [fact for kind in kinds for fact in kind]
     return dice.sample(facts, min(count, len(facts)))
 
 
@@ -85,6 +112,7 @@ class _Teller:
         self.dice = dice
         self.cast = cast
         self.residents = [who for who in cast if who in PEOPLE]
+        self.told_fixed: set[str] = set()
         self.untold = dice.shuffled([fixed_fact(r, who) for who in self.residents for r in FIXED])
 
     def remark(self, who: str, subject: str) -> str:
@@ -93,6 +121,7 @@ class _Teller:
         own = [fact for fact in self.untold if fact.subject == who]
         if kind >= 8 and own:
             self.untold.remove(own[0])
+            self.told_fixed.add(own[0].say(subject))
             return own[0].say(subject)
         if kind >= 5:
             return f"{subject} is {self.dice.choice(MOODS)}."
@@ -145,7 +174,8 @@ def story(dice: Dice, sentences: int, facts: int, early: bool = False) -> Story:
     teller = _Teller(dice, cast)
     told: list[str] = []
     given: list[tuple[int, Fact]] = []
-    coming = _given_facts(dice, cast, facts)
+    again: set[int] = set()
+    coming = _given_facts(dice, cast, facts, alike=facts <= 6 and dice.chance(0.5))
     while len(told) < sentences:
         left = sentences - len(told)
         if coming and (early or dice.chance(2.5 * len(coming) / left)):
@@ -153,12 +183,14 @@ def story(dice: Dice, sentences: int, facts: int, early: bool = False) -> Story:
             said = teller.tell(fact)
             told += said if len(said) <= left else [fact.say()]
             given.append((len(told) - 1, fact))
-        elif given and not early and dice.chance(0.25):
+        elif given and not early and dice.chance(0.35):
+            again.add(len(told))
             told.append(dice.choice(given)[1].say())
         else:
             told += teller.pass_time()[:left]
     questions = _questions(dice, [fact for _, fact in given], teller.untold)
-    return Story(tuple(told), tuple(given), tuple(questions))
+    again |= {i for i, sentence in enumerate(told) if sentence in teller.told_fixed}
+    return Story(tuple(told), tuple(given), tuple(questions), frozenset(again))
 
 
 def _questions(dice: Dice, given: list[Fact], untold: list[Fact]) -> list[Question]:
@@ -179,7 +211,23 @@ def portrait(dice: Dice) -> Story:
     facts = [fixed_fact(relation, who) for relation in dice.shuffled(FIXED)]
     first, *rest = facts[: dice.between(1, 3)]
     others = [question(fact) for fact in facts if fact not in (first, *rest)]
-    return Story((first.say(), *(f.say(pronoun(who)) for f in rest)), (), tuple(others))
+    said = (first.say(), *(fact.say(pronoun(who)) for fact in rest))
+    return Story(said, (), tuple(others), frozenset(range(len(said))))
+
+
+def refrain(dice: Dice, facts: int) -> Story:
+    """A few facts of one kind, each said three times, in any order, and then asked.
+
+    Every second sentence has a last word that only the text can tell: nothing teaches looking
+    back as fast.
+    """
+    cast = _cast(dice, max(2, facts))
+    given = _given_facts(dice, cast, facts, alike=True)
+    order = given + dice.shuffled(given * 2)
+    again = frozenset(range(len(given), len(order)))
+    asked = [question(f, about_subject=f.relation is HAS and dice.chance(0.5)) for f in given]
+    said = tuple(fact.say() for fact in order)
+    return Story(said, tuple(enumerate(given)), tuple(dice.shuffled(asked)), again)
 
 
 def long_story(dice: Dice, sentences: int = 100) -> Story:
@@ -187,14 +235,19 @@ def long_story(dice: Dice, sentences: int = 100) -> Story:
     return story(dice, sentences, facts=dice.between(2, 6), early=True)
 
 
-def any_text(dice: Dice) -> Story:
-    """A text as training sees it: a portrait, a scene or a story."""
+def any_text(dice: Dice, room: int = 512) -> Story:
+    """A text as training sees it, of a kind that suits rows of `room` tokens: scenes that are
+    asked about at once where rows are short, more and longer stories where they are long."""
     kind = dice.below(20)
-    if kind < 3:
+    if kind < 2:
         return portrait(dice)
-    if kind < 13:
-        facts = dice.between(2, 6)
-        return story(dice, dice.between(facts, facts + 6), facts)
-    if kind < 18:
-        return story(dice, dice.between(12, 40), dice.between(3, 9))
-    return long_story(dice, dice.between(40, 80))
+    facts = dice.between(2, max(3, min(6, room // 25)))
+    if kind < (8 if room < 100 else 4):
+        return refrain(dice, facts)
+    if kind < 8 or room < 100:
+        return story(dice, facts + dice.below(3), facts)
+    if kind < 12:
+        return story(dice, dice.between(facts, facts + 8), facts)
+    if kind < 15 or room < 300:
+        return story(dice, dice.between(12, min(40, room // 8)), dice.between(3, 9))
+    return long_story(dice, dice.between(40, 100))

@@ -29,17 +29,16 @@ VOCABULARY = len(_PIECES)
 """How many tokens have a meaning; a model's `vocab` must be at least this."""
 
 
-def encode(text: str, bos: bool = True) -> list[int]:
+def encode(text: str, bos: bool = True, line_start: bool = True) -> list[int]:
     """Token ids of `text`, <bos> first unless `bos=False`.
 
-    `text` starts a line: encode a continuation only where a line break precedes it. Printable
-    ASCII and line breaks survive the round trip exactly; any other character becomes `?`, which
-    can be seen. Errors: ValueError when `text` is no string.
+    line_start: whether the text begins a line; False for one that goes on where another ended.
+    Printable ASCII and line breaks survive the round trip exactly; any other character becomes
+    `?`, which can be seen. Errors: ValueError when `text` is no string.
     """
     if not isinstance(text, str):
         raise ValueError(f"encode takes a string, not {type(text).__name__}")
     ids = [BOS] if bos else []
-    line_start = True
     for chunk in _SCAN.findall(text):
         # A word token says its space itself in mid-line and has none at the start of a line.
         word = chunk if line_start else chunk[1:] if chunk[0] == " " else ""

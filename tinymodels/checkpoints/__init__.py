@@ -27,11 +27,8 @@ FORMAT = "tinymodels checkpoint 1"
 
 def preset(name: str) -> ModelConfig:
     """The config of a preset, by name. Errors: ValueError that lists the presets there are."""
-    known = {
-        n: f
-        for n, f in inspect.getmembers(presets, inspect.isfunction)
-        if f.__module__ == presets.__name__ and n.startswith("tiny_")
-    }
+    functions = inspect.getmembers(presets, inspect.isfunction)
+    known = {n: f for n, f in functions if n.startswith("tiny_")}
     if name not in known:
         raise ValueError(f"unknown preset {name!r}; presets are {', '.join(sorted(known))}")
     return known[name]()
@@ -96,12 +93,16 @@ def save(model: Transformer, about: dict, folder: Path = FOLDER) -> None:
         "command": about["command"],
         "sha256": _sha256(weights),
     }
-    text, tensors = (folder / f"{about['name']}{end}" for end in (".json", ".safetensors"))
-    partial = folder / f"{about['name']}.tmp"
-    partial.write_text(json.dumps(about, indent=1) + "\n")
-    os.replace(partial, text)
-    save_file(weights, partial, metadata)
-    os.replace(partial, tensors)
+    finals = [folder / f"{about['name']}{end}" for end in (".json", ".safetensors")]
+    partials = [path.with_name(path.name + ".tmp") for path in finals]
+    try:
+        partials[0].write_text(json.dumps(about, indent=1) + "\n")
+        save_file(weights, partials[1], metadata)
+        for partial, final in zip(partials, finals):
+            os.replace(partial, final)
+    finally:
+        for partial in partials:
+            partial.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- read
