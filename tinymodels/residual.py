@@ -68,18 +68,16 @@ class Hyper(nn.Module):
         self.fn = nn.Parameter(torch.zeros((2 + n) * n, n * width))
         self.base = nn.Parameter(torch.zeros((2 + n) * n))
         self.scale = nn.Parameter(torch.ones(3))
+        part = torch.tensor([0] * n + [1] * n + [2] * n * n)  # which scale each row has
+        self.register_buffer("part", part, persistent=False)
 
     def mixes(self, copies_BTNX: Float[Tensor, "B T N X"]) -> Mixes:
         """At least in float32, whatever the model's dtype."""
         n, eps = self.config.copies, self.config.eps
         flat = project_flat(copies_BTNX, self.fn, self.norm_eps)
-        parts = [n, n, n * n]
-        pre, post, comb = (
-            flat_part * scale + base
-            for flat_part, scale, base in zip(
-                flat.split(parts, -1), self.scale, self.base.split(parts), strict=True
-            )
-        )
+        base, scale = self.base.to(flat.dtype), self.scale.to(flat.dtype)
+        raw = torch.addcmul(base, flat, scale[self.part])
+        pre, post, comb = raw.split([n, n, n * n], dim=-1)
         comb_BTNN = sinkhorn(comb.unflatten(-1, (n, n)), self.config.sinkhorn_iterations, eps)
         return Mixes(pre.sigmoid() + eps, 2 * post.sigmoid(), comb_BTNN)
 
@@ -190,13 +188,23 @@ def sinkhorn(
     logits_BTNN: Float[Tensor, "B T N N"], iterations: int, eps: float
 ) -> Float[Tensor, "B T N N"]:
     """A matrix whose rows and columns add up to 1, nearly: softmax the rows, then normalise
-    columns and rows in turns, columns last (Sinkhorn and Knopp, 1967)."""
-    comb = logits_BTNN.softmax(-1) + eps
-    comb = comb / (comb.sum(-2, keepdim=True) + eps)
-    for _ in range(iterations - 1):
-        comb = comb / (comb.sum(-1, keepdim=True) + eps)
-        comb = comb / (comb.sum(-2, keepdim=True) + eps)
-    return comb
+    columns and rows in turns, columns last (Sinkhorn and Knopp, 1967).
+
+    Each turn divides by a sum plus eps. All turns together only scale rows and columns, so just
+    these factors are kept: comb = diag(1 / row) start diag(1 / column). With them a turn is two
+    small operations: a new sum is start times the other side's factors, and eps a share of the
+    old one.
+    """
+    start_nNN = (logits_BTNN.softmax(-1) + eps).flatten(0, -3)
+    turned_nNN = start_nNN.transpose(-1, -2)
+    row = column = scale_row = start_nNN.new_ones(*start_nNN.shape[:2], 1)
+    for i in range(iterations):
+        if i > 0:
+            row = torch.baddbmm(row, start_nNN, scale_column, beta=eps)
+            scale_row = row.reciprocal()
+        column = torch.baddbmm(column, turned_nNN, scale_row, beta=eps)
+        scale_column = column.reciprocal()
+    return (scale_row * start_nNN * scale_column.transpose(-1, -2)).view_as(logits_BTNN)
 
 
 def weighted_sum(

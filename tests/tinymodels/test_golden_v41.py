@@ -262,7 +262,7 @@ def no_inverse_rotation(patch):
     right = sliding.rotate_tail
     patch.setattr(
         sliding, "rotate_tail",
-        lambda x, rope, positions, back=False: x if back else right(x, rope, positions),
+        lambda x, turn, back=False: x if back else right(x, turn),
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def test_moving_a_text_changes_nothing(monkeypatch):
     monkeypatch.setattr(
         sliding,
         "rotate_tail",
-        lambda x, rope, positions, back=False: x if back else rotate_tail(x, rope, positions),
+        lambda x, turn, back=False: x if back else rotate_tail(x, turn),
     )
     assert moved_by(1_000) > 1e-2
 
@@ -137,25 +137,25 @@ def test_groups_are_seen_when_they_are_whole():
 
 
 def test_a_sink_takes_weight_and_gives_nothing():
-    score = torch.randn(2, 3, 4, 7).double()
-    visible = torch.rand(2, 1, 4, 7) < 0.6
-    visible[0, 0, 1] = False
+    score = torch.randn(2, 4, 3, 7).double()
+    visible = torch.rand(2, 4, 1, 7) < 0.6
+    visible[0, 1] = False
     sink = torch.tensor([-2.0, 0.5, 40.0]).double()
     got = softmax_with_sink(score, visible, sink)
-    with_one_more = torch.cat([score, sink[:, None, None].expand(2, 3, 4, 1)], dim=-1)
-    hidden = torch.cat([~visible, torch.zeros(2, 1, 4, 1, dtype=torch.bool)], dim=-1)
+    with_one_more = torch.cat([score, sink[:, None].expand(2, 4, 3, 1)], dim=-1)
+    hidden = torch.cat([~visible, torch.zeros(2, 4, 1, 1, dtype=torch.bool)], dim=-1)
     want = with_one_more.masked_fill(hidden, -torch.inf).softmax(-1)[..., :-1]
     torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
-    assert (got[0, :, 1] == 0).all()  # nothing visible: exact zeros, no NaN
+    assert (got[0, 1] == 0).all()  # nothing visible: exact zeros, no NaN
 
 
 @pytest.mark.parametrize("sink", [-1e9, 1e9])
 def test_extreme_sinks_are_finite(sink):
-    score, visible = torch.randn(1, 1, 2, 3), torch.tensor([[[[True] * 3, [False] * 3]]])
+    score, visible = torch.randn(1, 2, 1, 3), torch.tensor([[[[True] * 3], [[False] * 3]]])
     got = softmax_with_sink(score, visible, torch.tensor([sink]))
     assert got.isfinite().all()
-    assert (got[..., 1, :] == 0).all()
-    assert got[..., 0, :].sum().item() == pytest.approx(0 if sink > 0 else 1)
+    assert (got[:, 1] == 0).all()
+    assert got[:, 0].sum().item() == pytest.approx(0 if sink > 0 else 1)
 
 
 def test_groups_must_divide_the_heads():

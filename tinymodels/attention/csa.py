@@ -18,6 +18,7 @@ from ..config import Grouped, Rope
 from ..norm import RMSNorm
 from ..step import Step
 from .indexer import chosen, hadamard, index_scores, top_k
+from .rope import Turn, turn_of, turn_of_step
 from .sliding import Sliding, complete_groups, rotate_tail
 
 
@@ -53,6 +54,9 @@ class Compressor(nn.Module):
         held = groups.held_before(start, m, self.overlap)
         value_BSD, gate_BSD = groups.wait(state_Bn, value_BTD, gate_BTD, start, held)
         first, end = start // m, (start + x_BTX.shape[1]) // m
+        if first == end:
+            none = value_BTD.new_empty(value_BTD.shape[0], 0, self.dim)
+            return none, step.positions_T[:0]
         value_BGMD = self._in_groups(value_BSD, first, end, missing=0.0)
         gate_BGMD = self._in_groups(gate_BSD, first, end, missing=-torch.inf)
         pooled_BGD = (gate_BGMD.softmax(dim=2) * value_BGMD).sum(dim=2)
@@ -101,17 +105,17 @@ class GroupIndexer(nn.Module):
     def keys(self, x_BTX: Float[Tensor, "B T X"], step: Step, state_Bn) -> Float[Tensor, "B G D"]:
         """Keys of the groups that these tokens complete."""
         key_BGD, positions_G = self.compressor(x_BTX, step, state_Bn)
-        return self._turn(key_BGD, positions_G)
+        return self._turn(key_BGD, turn_of(self.rope, positions_G, key_BGD.dtype))
 
     def queries(self, latent_BTC: Float[Tensor, "B T C"], step: Step) -> Float[Tensor, "B T I D"]:
-        c = self.config
-        return self._turn(self.query(latent_BTC).unflatten(-1, (c.heads, c.dim)), step.positions_T)
+        query_BTID = self.query(latent_BTC).unflatten(-1, (self.config.heads, self.config.dim))
+        return self._turn(query_BTID, step.once(turn_of_step, self.rope, query_BTID.dtype))
 
     def weights(self, x_BTX: Float[Tensor, "B T X"]) -> Float[Tensor, "B T I"]:
         return self.head_weight(x_BTX) * (self.config.heads * self.config.dim) ** -0.5
 
-    def _turn(self, x: Tensor, positions: Tensor) -> Tensor:
-        x = rotate_tail(x, self.rope, positions)
+    def _turn(self, x: Tensor, turn: Turn) -> Tensor:
+        x = rotate_tail(x, turn)
         return x if x.shape[-1] & (x.shape[-1] - 1) else hadamard(x)
 
 
@@ -129,7 +133,7 @@ class CSA(Sliding):
         query_BTHD, entry_BTD = self.project(x_BTX, latent_BTC, step)
         near_BSD, near_TS = self.near(entry_BTD, step, cache)
         far_BSD = self.far(x_BTX, step, cache)
-        visible_BTS = complete_groups(step, far_BSD.shape[1], self.config.ratio)
+        visible_BTS = step.once(complete_groups, far_BSD.shape[1], self.config.ratio)
         if self.indexer is not None:
             visible_BTS = self.choose(x_BTX, latent_BTC, visible_BTS, step, cache)
         return self.attend_both(query_BTHD, (near_BSD, near_TS), (far_BSD, visible_BTS), step), step
@@ -137,7 +141,7 @@ class CSA(Sliding):
     def far(self, x_BTX, step: Step, cache=None) -> Float[Tensor, "B S D"]:
         """All complete groups, those that these tokens complete included."""
         entry_BGD, positions_G = self.compressor(x_BTX, step, self._state(cache)[0])
-        entry_BGD = rotate_tail(entry_BGD, self.config.rope, positions_G)
+        entry_BGD = rotate_tail(entry_BGD, turn_of(self.config.rope, positions_G, entry_BGD.dtype))
         return entry_BGD if cache is None else groups.extend(cache.main, entry_BGD)
 
     def choose(self, x_BTX, latent_BTC, visible_TS, step: Step, cache=None):

@@ -25,6 +25,7 @@ from ..norm import RMSNorm
 from ..step import Far, Step
 from .csa import Compressor
 from .indexer import candidate_blocks, chosen, index_scores, top_k
+from .rope import turn_of, turn_of_step
 from .sliding import Sliding, complete_groups, rotate_tail
 
 
@@ -43,13 +44,14 @@ class SharedIndexer(nn.Module):
 
     def keys(self, latent_BGD: Float[Tensor, "B G D"], positions_G) -> Float[Tensor, "B G D"]:
         """From latents before RoPE."""
-        return rotate_tail(self.key_norm(self.key(latent_BGD)), self.rope, positions_G)
+        turn = turn_of(self.rope, positions_G, latent_BGD.dtype)
+        return rotate_tail(self.key_norm(self.key(latent_BGD)), turn)
 
     def scores(self, x_BTX, latent_BTC, step: Step) -> Float[Tensor, "B T S"]:
         """Of every published key; queries are rounded as the owner's keys are."""
         c, far = self.config, step.far
         query_BTID = self.query(latent_BTC).unflatten(-1, (c.heads, c.dim))
-        query_BTID = rotate_tail(query_BTID, self.rope, step.positions_T)
+        query_BTID = rotate_tail(query_BTID, step.once(turn_of_step, self.rope, x_BTX.dtype))
         if far.index is not None:
             query_BTID = groups.as_stored(far.index, query_BTID)
         weight_BTI = self.head_weight(x_BTX) * (c.heads * c.dim) ** -0.5
@@ -93,7 +95,8 @@ class CSA2(Sliding):
         else:
             state = None if cache is None else cache.open
             latent_BGD, positions_G = self.compressor(x_BTX, step, state)
-            entry_BSD = rotate_tail(latent_BGD, self.config.rope, positions_G)
+            turn = turn_of(self.config.rope, positions_G, latent_BGD.dtype)
+            entry_BSD = rotate_tail(latent_BGD, turn)
             key_BSD = self.indexer.keys(latent_BGD, positions_G)
             if cache is not None:
                 entry_BSD = groups.extend(cache.main, entry_BSD)
@@ -109,7 +112,7 @@ class CSA2(Sliding):
         """
         far, c = step.far, self.config
         score_BTS = self.indexer.scores(x_BTX, latent_BTC, step)
-        visible_TS = complete_groups(step, score_BTS.shape[-1], far.ratio)
+        visible_TS = step.once(complete_groups, score_BTS.shape[-1], far.ratio)
         if c.candidates is not None and c.candidates.source == self.layer:
             block, keep = c.candidates.block, c.candidates.keep
             far = replace(far, pool_BTS=candidate_blocks(score_BTS, visible_TS, block, keep))

@@ -11,15 +11,15 @@ finds nothing to read can give its weight to it, and read less.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..cache import groups
-from ..config import CSA2, Grouped, Rope
+from ..config import CSA2, Grouped
 from ..norm import RMSNorm
 from ..step import Step
 from .output import GroupedOutput
-from .rope import rotate
+from .rope import Turn, rotate_by, turn_of_step
 
 
 class Sliding(nn.Module):
@@ -54,10 +54,8 @@ class Sliding(nn.Module):
             mean = query_BTHD.square().mean(-1, keepdim=True)
             query_BTHD = query_BTHD * torch.rsqrt(mean + self.eps)
         entry_BTD = self.kv_norm(self.kv(x_BTX))
-        return (
-            rotate_tail(query_BTHD, c.rope, step.positions_T),
-            rotate_tail(entry_BTD, c.rope, step.positions_T),
-        )
+        turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
+        return rotate_tail(query_BTHD, turn), rotate_tail(entry_BTD, turn)
 
     def near(
         self, entry_BTD: Float[Tensor, "B T D"], step: Step, cache=None
@@ -65,7 +63,7 @@ class Sliding(nn.Module):
         """The window's entries after storing the new ones, and which of them each query sees."""
         if cache is not None:
             entry_BTD = groups.extend(cache.window, entry_BTD)
-        return entry_BTD, in_window(step, entry_BTD.shape[1], self.config.window)
+        return entry_BTD, step.once(in_window, entry_BTD.shape[1], self.config.window)
 
     def attend(
         self,
@@ -75,11 +73,13 @@ class Sliding(nn.Module):
         step: Step,
     ) -> Float[Tensor, "B T X"]:
         """One softmax over everything that is visible, near and far."""
-        score_BHTS = torch.einsum("bthd,bsd->bhts", query_BTHD, entry_BSD)
-        score_BHTS = score_BHTS * self.config.head_dim**-0.5
-        weight_BHTS = softmax_with_sink(score_BHTS, visible_BTS.unsqueeze(-3), self.sink)
-        out_BTHD = torch.einsum("bhts,bsd->bthd", weight_BHTS, entry_BSD)
-        return self.output(rotate_tail(out_BTHD, self.config.rope, step.positions_T, back=True))
+        c, (T, S) = self.config, visible_BTS.shape[-2:]
+        score_BMS = query_BTHD.flatten(1, 2) @ entry_BSD.transpose(-1, -2) * c.head_dim**-0.5
+        score_BTHS = score_BMS.view(-1, T, c.heads, S)
+        weight_BTHS = softmax_with_sink(score_BTHS, visible_BTS.unsqueeze(-2), self.sink)
+        out_BTHD = (weight_BTHS.flatten(1, 2) @ entry_BSD).view_as(query_BTHD)
+        turn = step.once(turn_of_step, c.rope, out_BTHD.dtype)
+        return self.output(rotate_tail(out_BTHD, turn, back=True))
 
     def attend_both(self, query_BTHD, near, far, step: Step) -> Float[Tensor, "B T X"]:
         """`attend` to (entries, visible) of the window and of the far memory, in one softmax."""
@@ -114,21 +114,24 @@ def complete_groups(step: Step, entries: int, ratio: int) -> Bool[Tensor, "T S"]
 
 
 def softmax_with_sink(
-    score_BHTS: Float[Tensor, "B H T S"],
-    visible: Bool[Tensor, "*B 1 T S"],
+    score_BTHS: Float[Tensor, "B T H S"],
+    visible: Bool[Tensor, "*B T 1 S"],
     sink_H: Float[Tensor, "H"],
-) -> Float[Tensor, "B H T S"]:
+) -> Float[Tensor, "B T H S"]:
     """Softmax over what is visible and one more logit a head, whose weight goes nowhere."""
-    score_BHTS = score_BHTS.masked_fill(~visible, -torch.inf)
-    sink_H11 = sink_H.to(score_BHTS.dtype)[:, None, None]
-    most = torch.maximum(score_BHTS.amax(-1, keepdim=True), sink_H11)
-    power = torch.exp(score_BHTS - most)
-    return power / (power.sum(-1, keepdim=True) + torch.exp(sink_H11 - most))
+    score_BTHS = score_BTHS.masked_fill(~visible, -torch.inf)
+    sink_H1 = sink_H.to(score_BTHS.dtype)[:, None]
+    most = torch.maximum(score_BTHS.amax(-1, keepdim=True), sink_H1)
+    power = torch.exp(score_BTHS - most)
+    return power / (power.sum(-1, keepdim=True) + torch.exp(sink_H1 - most))
 
 
 def rotate_tail(
-    x: Float[Tensor, "B T *heads D"], rope: Rope, positions_T: Int[Tensor, "T"], back: bool = False
+    x: Float[Tensor, "B T *heads D"], turn: Turn, back: bool = False
 ) -> Float[Tensor, "B T *heads D"]:
-    """Turn the last rope.dim numbers and leave the others."""
-    rest, turned = x.split([x.shape[-1] - rope.dim, rope.dim], dim=-1)
-    return torch.cat([rest, rotate(turned, rope, positions_T, back)], dim=-1)
+    """Turn the last numbers, as many as `turn` has angles for, and leave the others."""
+    dim = 2 * turn.cos_TR.shape[-1]
+    rest, turned = x.split([x.shape[-1] - dim, dim], dim=-1)
+    if back:
+        turn = turn._replace(sin_TR=-turn.sin_TR)
+    return torch.cat([rest, rotate_by(turned, turn)], dim=-1)

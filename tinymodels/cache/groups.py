@@ -58,6 +58,8 @@ def _slots(first: int, end: int, slots: int, device) -> Int[Tensor, "S"]:
 
 def extend(store: Rows, entry_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B S D"]:
     """Store whole entries, each cut into the fields of its row; return all of them, whole."""
+    if not entry_BTD.shape[1]:
+        return read(store)  # most tokens complete no group
     return whole(store.extend(fields(store, entry_BTD)))
 
 
