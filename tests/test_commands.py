@@ -93,7 +93,7 @@ def test_lab_starts_quiet_and_ends_with_ctrl_c(tmp_path):
                        time.monotonic() + 60)
         assert specs["default"] == "python3"
         server.send_signal(signal.SIGINT)
-        _, said = server.communicate(timeout=60)
+        _, said = server.communicate(timeout=240)
         assert server.returncode == 0, said
         assert list(tmp_path.iterdir()) == []  # nothing in the home folder
     finally:
