@@ -180,8 +180,7 @@ def project_flat(
 ) -> Float[Tensor, "B T M"]:
     """fn times all copies laid end to end, divided by their RMS."""
     flat = copies_BTNX.flatten(-2).to(_wide(copies_BTNX))
-    rms = torch.rsqrt(flat.square().mean(-1, keepdim=True) + eps)
-    return F.linear(flat, fn_MF.to(flat.dtype)) * rms
+    return F.linear(F.rms_norm(flat, flat.shape[-1:], eps=eps), fn_MF.to(flat.dtype))
 
 
 def sinkhorn(

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tinymodels.attention.csa2 import CSA2
-from tinymodels.attention.indexer import candidate_blocks
+from tinymodels.attention.indexer import candidate_blocks, divergence
 from tinymodels.config import CSA2 as Config
 from tinymodels.config import Candidates, Indexer, Rope
-from tinymodels.presets import tiny_v4_1
+from tinymodels.presets import tiny_v4, tiny_v4_1
 from tinymodels.step import Step
 from tinymodels.transformer import Transformer
 
@@ -177,3 +177,33 @@ def test_entries_are_published_once():
     assert again is published
     other = owner.publish(inputs(5), replace(published, far=None))
     assert not torch.equal(other.far.entry_BSD, published.far.entry_BSD)
+
+
+@pytest.mark.parametrize("preset", [tiny_v4, tiny_v4_1])
+def test_every_indexer_learns_from_a_loss_of_its_own(preset):
+    model = Transformer(preset(), seed=1)
+    logits, losses = model.with_losses(torch.randint(256, (2, 40)))
+    assert len(losses) == 3  # CSA: three layers; CSA2: two owners and one that chooses anew
+    assert all(loss.isfinite() and loss > 0 for loss in losses)
+    sum(losses).backward()
+    moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    indexers = {name for name, _ in model.named_parameters() if ".indexer." in name}
+    assert moved == indexers
+    logits.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+def test_divergence_is_that_of_the_two_distributions():
+    score, share = torch.randn(2, 5, 4).double(), torch.rand(2, 5, 4).double()
+    visible = torch.arange(4) < torch.arange(5)[:, None]  # the first query sees nothing
+    share = share * visible
+    want = []
+    for b in range(2):
+        for t in range(1, 5):
+            p = share[b, t, :t] / share[b, t, :t].sum()
+            q = score[b, t, :t].softmax(-1)
+            want.append((p * (p / q).log()).sum())
+    got = divergence(score.requires_grad_(), share, visible)
+    torch.testing.assert_close(got, sum(want) / 10, rtol=0, atol=1e-12)
+    got.backward()
+    assert score.grad.isfinite().all() and not score.grad[:, 0].any()

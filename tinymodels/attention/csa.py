@@ -9,6 +9,8 @@ next, so entry j pools 2m tokens and still there is one entry for every m. An en
 its group's first position, and visible once its last token is there.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -17,9 +19,9 @@ from ..cache import groups
 from ..config import Grouped, Rope
 from ..norm import RMSNorm
 from ..step import Step
-from .indexer import chosen, hadamard, index_scores, top_k
+from .indexer import chosen, divergence, hadamard, index_scores, top_k
 from .rope import Turn, turn_of, turn_of_step
-from .sliding import Sliding, complete_groups, rotate_tail
+from .sliding import Sliding, complete_groups, near_and_far, rotate_tail
 
 
 class Compressor(nn.Module):
@@ -105,6 +107,8 @@ class GroupIndexer(nn.Module):
     def keys(self, x_BTX: Float[Tensor, "B T X"], step: Step, state_Bn) -> Float[Tensor, "B G D"]:
         """Keys of the groups that these tokens complete."""
         key_BGD, positions_G = self.compressor(x_BTX, step, state_Bn)
+        if not len(positions_G):
+            return key_BGD
         return self._turn(key_BGD, turn_of(self.rope, positions_G, key_BGD.dtype))
 
     def queries(self, latent_BTC: Float[Tensor, "B T C"], step: Step) -> Float[Tensor, "B T I D"]:
@@ -131,29 +135,37 @@ class CSA(Sliding):
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         latent_BTC = self.query_latent(x_BTX)
         query_BTHD, entry_BTD = self.project(x_BTX, latent_BTC, step)
-        near_BSD, near_TS = self.near(entry_BTD, step, cache)
+        near = self.near(entry_BTD, step, cache)
         far_BSD = self.far(x_BTX, step, cache)
         visible_BTS = step.once(complete_groups, far_BSD.shape[1], self.config.ratio)
         if self.indexer is not None:
-            visible_BTS = self.choose(x_BTX, latent_BTC, visible_BTS, step, cache)
-        return self.attend_both(query_BTHD, (near_BSD, near_TS), (far_BSD, visible_BTS), step), step
+            # The indexer learns from its own loss alone: nothing flows back through its inputs.
+            score_BTS = self.scores(x_BTX.detach(), latent_BTC.detach(), step, cache)
+            if step.losses is not None:
+                share_BTS = self.far_share(query_BTHD, near, (far_BSD, visible_BTS))
+                loss = divergence(score_BTS, share_BTS, visible_BTS)
+                step = replace(step, losses=(*step.losses, loss))
+            choice_BTk = top_k(score_BTS, visible_BTS, self.config.indexer.top_k)
+            visible_BTS = chosen(choice_BTk, far_BSD.shape[1])
+        both = near_and_far(near, (far_BSD, visible_BTS))
+        return self.attend(query_BTHD, *both, step), step
 
     def far(self, x_BTX, step: Step, cache=None) -> Float[Tensor, "B S D"]:
         """All complete groups, those that these tokens complete included."""
         entry_BGD, positions_G = self.compressor(x_BTX, step, self._state(cache)[0])
-        entry_BGD = rotate_tail(entry_BGD, turn_of(self.config.rope, positions_G, entry_BGD.dtype))
+        if len(positions_G):
+            turn = turn_of(self.config.rope, positions_G, entry_BGD.dtype)
+            entry_BGD = rotate_tail(entry_BGD, turn)
         return entry_BGD if cache is None else groups.extend(cache.main, entry_BGD)
 
-    def choose(self, x_BTX, latent_BTC, visible_TS, step: Step, cache=None):
-        """A mask of the groups each query reads: the best of those it may see."""
+    def scores(self, x_BTX, latent_BTC, step: Step, cache=None) -> Float[Tensor, "B T S"]:
+        """The indexer's scores of all complete groups."""
         key_BSD = self.indexer.keys(x_BTX, step, self._state(cache)[1])
         query_BTID = self.indexer.queries(latent_BTC, step)
         if cache is not None:
             key_BSD = groups.extend(cache.index, key_BSD)
             query_BTID = groups.as_stored(cache.index, query_BTID)
-        score_BTS = index_scores(query_BTID, self.indexer.weights(x_BTX), key_BSD)
-        choice_BTk = top_k(score_BTS, visible_TS, self.config.indexer.top_k)
-        return chosen(choice_BTk, visible_TS.shape[-1])
+        return index_scores(query_BTID, self.indexer.weights(x_BTX), key_BSD)
 
     def _state(self, cache) -> tuple[Tensor | None, Tensor | None]:
         """Where half-built entries wait, and half-built keys."""

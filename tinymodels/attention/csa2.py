@@ -24,9 +24,9 @@ from ..config import Rope
 from ..norm import RMSNorm
 from ..step import Far, Step
 from .csa import Compressor
-from .indexer import candidate_blocks, chosen, index_scores, top_k
+from .indexer import candidate_blocks, chosen, divergence, index_scores, top_k
 from .rope import turn_of, turn_of_step
-from .sliding import Sliding, complete_groups, rotate_tail
+from .sliding import Sliding, complete_groups, near_and_far, rotate_tail
 
 
 class SharedIndexer(nn.Module):
@@ -74,13 +74,17 @@ class CSA2(Sliding):
             step = self.publish(x_BTX, step, cache)
         self._check_owner(step)
         latent_BTC = self.query_latent(x_BTX)
-        if self.config.mode in ("full", "reindex"):
-            step = self.choose(x_BTX, latent_BTC, step)
         query_BTHD, entry_BTD = self.project(x_BTX, latent_BTC, step)
         near = self.near(entry_BTD, step, cache)
+        if self.config.mode in ("full", "reindex"):
+            # The indexer learns from its own loss alone: nothing flows back through its inputs.
+            score_BTS = self.indexer.scores(x_BTX.detach(), latent_BTC.detach(), step)
+            if step.losses is not None:
+                step = self.learn(score_BTS, query_BTHD, near, step)
+            step = self.choose(score_BTS, step)
         entry_BSD = step.far.entry_BSD
         far = entry_BSD, chosen(step.far.choice_BTk, entry_BSD.shape[1])
-        return self.attend_both(query_BTHD, near, far, step), step
+        return self.attend(query_BTHD, *near_and_far(near, far), step), step
 
     def publish(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None) -> Step:
         """Make, keep and publish the entries and keys of the groups that these tokens complete.
@@ -97,7 +101,7 @@ class CSA2(Sliding):
             latent_BGD, positions_G = self.compressor(x_BTX, step, state)
             turn = turn_of(self.config.rope, positions_G, latent_BGD.dtype)
             entry_BSD = rotate_tail(latent_BGD, turn)
-            key_BSD = self.indexer.keys(latent_BGD, positions_G)
+            key_BSD = self.indexer.keys(latent_BGD.detach(), positions_G)
             if cache is not None:
                 entry_BSD = groups.extend(cache.main, entry_BSD)
                 key_BSD = groups.extend(cache.index, key_BSD)
@@ -105,13 +109,20 @@ class CSA2(Sliding):
         far = Far(self.layer, self.config.ratio, entry_BSD, key_BSD, index)
         return replace(step, far=far)
 
-    def choose(self, x_BTX, latent_BTC: Float[Tensor, "B T C"], step: Step) -> Step:
+    def learn(self, score_BTS, query_BTHD, near, step: Step) -> Step:
+        """Ask for scores that follow this layer's own attention to all it might choose from."""
+        far = step.far
+        visible_TS = step.once(complete_groups, score_BTS.shape[-1], far.ratio)
+        share_BTS = self.far_share(query_BTHD, near, (far.entry_BSD, visible_TS))
+        loss = divergence(score_BTS, share_BTS, visible_TS)
+        return replace(step, losses=(*step.losses, loss))
+
+    def choose(self, score_BTS: Float[Tensor, "B T S"], step: Step) -> Step:
         """Publish the best entries of each query; the candidate source publishes its blocks too.
 
         The source chooses among all visible entries, later layers only inside its blocks.
         """
         far, c = step.far, self.config
-        score_BTS = self.indexer.scores(x_BTX, latent_BTC, step)
         visible_TS = step.once(complete_groups, score_BTS.shape[-1], far.ratio)
         if c.candidates is not None and c.candidates.source == self.layer:
             block, keep = c.candidates.block, c.candidates.keep

@@ -84,3 +84,17 @@ def candidate_blocks(
     visible_Tb = blocks_b * block < count_T1
     kept_BTb = chosen(top_k(best_BTb, visible_Tb, keep), blocks)
     return kept_BTb.repeat_interleave(block, dim=-1)[..., :S] & visible_TS
+
+
+def divergence(
+    score_BTS: Float[Tensor, "B T S"],
+    share_BTS: Float[Tensor, "B T S"],
+    visible_TS: Bool[Tensor, "*B T S"],
+) -> Float[Tensor, ""]:
+    """How far the softmax of the scores is from `share`, made to add up to 1 (KL, mean of all
+    queries). A query that sees no entry counts as 0."""
+    finite = torch.finfo(score_BTS.dtype)
+    target_BTS = share_BTS / share_BTS.sum(-1, keepdim=True).clamp(min=finite.tiny)
+    log_BTS = score_BTS.masked_fill(~visible_TS, finite.min).log_softmax(-1)
+    log_BTS = log_BTS.masked_fill(~visible_TS, 0.0)
+    return (torch.special.entr(target_BTS).neg() - target_BTS * log_BTS).sum(-1).mean()

@@ -11,6 +11,7 @@ finds nothing to read can give its weight to it, and read less.
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -51,8 +52,7 @@ class Sliding(nn.Module):
         c = self.config
         query_BTHD = self.query(latent_BTC).unflatten(-1, (c.heads, c.head_dim))
         if self.query_heads_normed:
-            mean = query_BTHD.square().mean(-1, keepdim=True)
-            query_BTHD = query_BTHD * torch.rsqrt(mean + self.eps)
+            query_BTHD = F.rms_norm(query_BTHD, query_BTHD.shape[-1:], eps=self.eps)
         entry_BTD = self.kv_norm(self.kv(x_BTX))
         turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
         return rotate_tail(query_BTHD, turn), rotate_tail(entry_BTD, turn)
@@ -73,26 +73,35 @@ class Sliding(nn.Module):
         step: Step,
     ) -> Float[Tensor, "B T X"]:
         """One softmax over everything that is visible, near and far."""
-        c, (T, S) = self.config, visible_BTS.shape[-2:]
-        score_BMS = query_BTHD.flatten(1, 2) @ entry_BSD.transpose(-1, -2) * c.head_dim**-0.5
-        score_BTHS = score_BMS.view(-1, T, c.heads, S)
-        weight_BTHS = softmax_with_sink(score_BTHS, visible_BTS.unsqueeze(-2), self.sink)
+        weight_BTHS = self.weights(query_BTHD, entry_BSD, visible_BTS)
         out_BTHD = (weight_BTHS.flatten(1, 2) @ entry_BSD).view_as(query_BTHD)
-        turn = step.once(turn_of_step, c.rope, out_BTHD.dtype)
+        turn = step.once(turn_of_step, self.config.rope, out_BTHD.dtype)
         return self.output(rotate_tail(out_BTHD, turn, back=True))
 
-    def attend_both(self, query_BTHD, near, far, step: Step) -> Float[Tensor, "B T X"]:
-        """`attend` to (entries, visible) of the window and of the far memory, in one softmax."""
-        (near_BSD, near_TS), (far_BSD, far_BTS) = near, far
-        lead = torch.broadcast_shapes(near_TS.shape[:-2], far_BTS.shape[:-2])
-        visible = [v.expand(*lead, *v.shape[-2:]) for v in (near_TS, far_BTS)]
-        entry_BSD = torch.cat([near_BSD, far_BSD], dim=1)
-        return self.attend(query_BTHD, entry_BSD, torch.cat(visible, dim=-1), step)
+    def weights(self, query_BTHD, entry_BSD, visible_BTS) -> Float[Tensor, "B T H S"]:
+        """How much each head takes from every entry."""
+        T, S = visible_BTS.shape[-2:]
+        score_BMS = query_BTHD.flatten(1, 2) @ entry_BSD.transpose(-1, -2)
+        score_BTHS = score_BMS.view(-1, T, self.config.heads, S) * self.config.head_dim**-0.5
+        return softmax_with_sink(score_BTHS, visible_BTS.unsqueeze(-2), self.sink)
+
+    @torch.no_grad()
+    def far_share(self, query_BTHD, near, far) -> Float[Tensor, "B T S"]:
+        """How much all heads together take from each far entry: what an indexer should find."""
+        weight_BTHS = self.weights(query_BTHD, *near_and_far(near, far))
+        return weight_BTHS[..., near[0].shape[1] :].mean(-2)
 
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         query_BTHD, entry_BTD = self.project(x_BTX, self.query_latent(x_BTX), step)
         entry_BSD, visible_TS = self.near(entry_BTD, step, cache)
         return self.attend(query_BTHD, entry_BSD, visible_TS, step), step
+
+
+def near_and_far(near, far) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "*B T S"]]:
+    """(entries, visible) of a window and of a far memory, as one."""
+    (near_BSD, near_TS), (far_BSD, far_BTS) = near, far
+    near_TS = near_TS.expand(*far_BTS.shape[:-2], *near_TS.shape[-2:])
+    return torch.cat([near_BSD, far_BSD], dim=1), torch.cat([near_TS, far_BTS], dim=-1)
 
 
 def in_window(step: Step, entries: int, window: int) -> Bool[Tensor, "T S"]:
