@@ -222,4 +222,4 @@ def spread_and_mix(
 
 
 def _wide(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
+    return torch.promote_types(x.dtype, torch.float32)

@@ -18,7 +18,7 @@ from .attention.mla import MLA
 from .attention.sliding import Sliding
 from .cache import ModelCache
 from .cache.rows import Storage
-from .config import GQA, Dense, ModelConfig, MoE
+from .config import GQA, Dense, ModelConfig, MoE, RowFormat
 from .ffn import FeedForward
 from .moe import MoEFeedForward
 from .norm import RMSNorm
@@ -125,10 +125,19 @@ class Transformer(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.embed.weight.dtype
 
-    def new_cache(self, batch: int, capacity: int, storage: Storage = "packed") -> ModelCache:
-        """An empty memory for `batch` sequences of up to `capacity` tokens."""
+    def new_cache(
+        self,
+        batch: int,
+        capacity: int,
+        storage: Storage = "packed",
+        row: RowFormat | None = None,
+    ) -> ModelCache:
+        """An empty memory for `batch` sequences of up to `capacity` tokens.
+
+        row: the format of packed rows; None takes the model's own (`ModelConfig.row`).
+        """
         return ModelCache(
-            self.config, batch, capacity, storage, dtype=self.dtype, device=self.device
+            self.config, batch, capacity, storage, row, dtype=self.dtype, device=self.device
         )
 
     def forward(

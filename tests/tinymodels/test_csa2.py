@@ -207,3 +207,15 @@ def test_divergence_is_that_of_the_two_distributions():
     torch.testing.assert_close(got, sum(want) / 10, rtol=0, atol=1e-12)
     got.backward()
     assert score.grad.isfinite().all() and not score.grad[:, 0].any()
+
+
+@pytest.mark.parametrize("preset", [tiny_v4, tiny_v4_1])
+def test_bfloat16_runs_and_comes_close(preset):
+    model = Transformer(preset(), seed=1).requires_grad_(False)
+    tokens = torch.randint(256, (2, 40), generator=torch.Generator().manual_seed(0))
+    want = model(tokens)
+    model = model.bfloat16()
+    memory = model.new_cache(2, 40)
+    got = torch.cat([model(part, memory) for part in tokens.split([33, 1, 6], dim=1)], dim=1)
+    assert got.dtype is torch.bfloat16
+    assert (got.float() - want).abs().mean() < 0.1 * want.std()

@@ -86,6 +86,14 @@ def test_from_packed_rows(sizes, dtype):
     assert error(got, "v41_a_q", "logits_decode") < 5e-5
 
 
+def test_the_row_format_can_be_given_to_the_cache():
+    config, tensors = reference("v41_a_q")
+    model = Transformer(config.with_(row="bf16")).double().requires_grad_(False)
+    model.load_state_dict(model_of("v41_a_q", torch.float64).state_dict())
+    got = model(tensors["token_ids"], model.new_cache(1, LENGTH, "packed", row="fp4"))
+    assert error(got, "v41_a_q", "logits_prefill_f64") < 1e-12
+
+
 def test_rounding_shows():
     """Else the test above would say nothing about rows."""
     got, _ = logits_of("v41_a_q", ONE_PASS, "float64")

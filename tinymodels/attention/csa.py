@@ -50,19 +50,20 @@ class Compressor(nn.Module):
         if self.gate is None:
             return self.norm(self.value(x_BTX)), step.positions_T
         m, start = self.ratio, step.start
-        value_BTD, gate_BTD = self.value(x_BTX), self.gate(x_BTX)
+        wide = torch.promote_types(x_BTX.dtype, torch.float32)  # pooled in float32 at least
+        value_BTD, gate_BTD = self.value(x_BTX).to(wide), self.gate(x_BTX).to(wide)
         if self.position_bias is not None:
             gate_BTD = gate_BTD + self.position_bias[step.positions_T % m]
         held = groups.held_before(start, m, self.overlap)
         value_BSD, gate_BSD = groups.wait(state_Bn, value_BTD, gate_BTD, start, held)
         first, end = start // m, (start + x_BTX.shape[1]) // m
         if first == end:
-            none = value_BTD.new_empty(value_BTD.shape[0], 0, self.dim)
+            none = x_BTX.new_empty(x_BTX.shape[0], 0, self.dim)
             return none, step.positions_T[:0]
         value_BGMD = self._in_groups(value_BSD, first, end, missing=0.0)
         gate_BGMD = self._in_groups(gate_BSD, first, end, missing=-torch.inf)
         pooled_BGD = (gate_BGMD.softmax(dim=2) * value_BGMD).sum(dim=2)
-        return self.norm(pooled_BGD), torch.arange(first, end, device=x_BTX.device) * m
+        return self.norm(pooled_BGD).to(x_BTX.dtype), torch.arange(first, end, device=x_BTX.device) * m
 
     def _in_groups(self, x_BSD: Tensor, first: int, end: int, missing: float):
         if self.overlap:
