@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from tinymodels import checkpoints, data
 from tinymodels.measure import measure
+from tinymodels.moe import Routing, watch_routing
 from tinymodels.parts import Parts
 from tinymodels.run import DEFAULTS, Run, learning_rate
 from tinymodels.transformer import Transformer
@@ -81,17 +82,25 @@ def loss_of(model: nn.Module, batch: data.Batch) -> tuple[Tensor, Tensor]:
     """What is minimised, and the mean error of the next token, in nats.
 
     Minimised is that error plus the error on the words that can be known. Those are one in
-    fifteen; without the second term the dice of the stories drown what they teach. A model may
-    add terms of its own (a router's balance, an indexer's lesson): if it has `extra_loss()`,
-    that is called after the forward pass and added.
+    fifteen; without the second term the dice of the stories drown what they teach. What layers
+    want to be trained on besides the text (an indexer's lesson) is added.
     """
-    logits_NV = model(batch.tokens).float().flatten(0, 1)
+    logits_BTV, lessons = model.with_losses(batch.tokens)
+    logits_NV = logits_BTV.float().flatten(0, 1)
     error = cross_entropy(logits_NV, batch.targets.flatten(), ignore_index=data.IGNORED)
     total = error
     if (batch.known != data.IGNORED).any():
         total = error + cross_entropy(logits_NV, batch.known.flatten(), ignore_index=data.IGNORED)
-    extra = getattr(model, "extra_loss", None)
-    return (total + extra() if extra else total), error
+    return sum(lessons, total), error
+
+
+def balance(model: nn.Module, routed: dict[str, list[Routing]]) -> None:
+    """Move the bias of every router that has one by what its experts had to do (V3, section
+    2.1.2). routed: from `watch_routing`. Routers without a bias (V2) are left to themselves."""
+    for name, passes in routed.items():
+        router = model.get_submodule(name)
+        if router.bias is not None:
+            router.balance(sum(routing.load(router.config.experts) for routing in passes))
 
 
 # ---------------------------------------------------------------- state on disk
@@ -170,13 +179,15 @@ class Training:
         batch = run.batch(done).to(self.device)
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(run, done)
-        total, error = loss_of(self.model, batch)
+        with watch_routing(self.model) as routed:
+            total, error = loss_of(self.model, batch)
         if not torch.isfinite(total):
             raise ValueError(f"the loss at step {done} is {float(total)}; try a lower --rate")
         self.optimiser.zero_grad(set_to_none=True)
         total.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), run.clip)
         self.optimiser.step()
+        balance(self.model, routed)
         self.losses.append(float(error.detach()))
         self.wall_seconds += time.perf_counter() - wall
         self.cpu_seconds += time.process_time() - cpu

@@ -147,7 +147,7 @@ def test_each_query_reads_its_chosen_rows_and_no_others():
 
 
 def test_the_lesson_is_the_kl_distance_from_all_heads_together():
-    layer, x = made(4, 9), states(11, 10)
+    layer, x = made(4, 9).requires_grad_(False), states(11, 10)
     _, after = layer(x, step(11, losses=()))
     query, rows = layer.project(x, step(11))
     causal = torch.ones(11, 11, dtype=torch.bool).tril()
