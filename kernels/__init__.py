@@ -20,6 +20,8 @@ KERNELS = (
     "first_kernels",
     "flash_attention",
     "decode_attention",
+    "quantise",
+    "group_pool",
 )
 
 __all__ = ["KERNELS", *KERNELS]
