@@ -7,6 +7,7 @@ import torch
 
 from tinymodels import ced, ledger
 from tinymodels.attention import sliding
+from tinymodels.generate import generate_without_cache, stream
 from tinymodels.presets import tiny_v1, tiny_v4_1
 from tinymodels.step import Step
 from tinymodels.transformer import Transformer
@@ -197,3 +198,19 @@ def test_resume_is_for_ced_models():
     model = Transformer(tiny_v1())
     with pytest.raises(ValueError, match="tiny_v1 has no decoder half"):
         ced.resume(model, tokens_of(3), model.new_cache(2, 3))
+
+
+def test_written_text_is_that_of_the_whole_model():
+    """Prefill by replay, then decode: within the window's reach the same words as without a
+    cache, and any cut of the prompt gives the same text beyond it."""
+    model = model_of()
+    short = tokens_of(WINDOW)
+    got = model.generate(short, 6, storage="float64")
+    assert torch.equal(got, generate_without_cache(model, short, 6))
+    long = tokens_of(30)
+    memory = model.new_cache(2, 40, "float64")
+    model.prefill(long[:, :19], memory, last=False)
+    continued = torch.cat(
+        [long, *(t[:, None] for t in stream(model, long[:, 19:], 6, cache=memory))], 1
+    )
+    assert torch.equal(continued, model.generate(long, 6, storage="float64"))

@@ -63,7 +63,8 @@ class Compressor(nn.Module):
         value_BGMD = self._in_groups(value_BSD, first, end, missing=0.0)
         gate_BGMD = self._in_groups(gate_BSD, first, end, missing=-torch.inf)
         pooled_BGD = (gate_BGMD.softmax(dim=2) * value_BGMD).sum(dim=2)
-        return self.norm(pooled_BGD).to(x_BTX.dtype), torch.arange(first, end, device=x_BTX.device) * m
+        positions_G = torch.arange(first, end, device=x_BTX.device) * m
+        return self.norm(pooled_BGD).to(x_BTX.dtype), positions_G
 
     def _in_groups(self, x_BSD: Tensor, first: int, end: int, missing: float):
         if self.overlap:
