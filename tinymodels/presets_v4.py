@@ -1,7 +1,8 @@
 """V4-Flash and V4.1-Flash, scaled down: the same kinds of layers in the same order, fewer of each.
 
 Windows, groups and choices are small, so that they bind at a few dozen tokens: what is cut off at
-a million tokens in the real ones is cut off in a short text here.
+a million tokens in the real ones is cut off in a short text here. About 600,000 parameters each,
+half of them in the experts.
 """
 
 from dataclasses import replace
