@@ -20,6 +20,7 @@ KERNELS = (
     "first_kernels",
     "flash_attention",
     "decode_attention",
+    "select_topk",
     "quantise",
     "group_pool",
 )
