@@ -23,6 +23,7 @@ KERNELS = (
     "select_topk",
     "quantise",
     "group_pool",
+    "hyper_connection",
 )
 
 __all__ = ["KERNELS", *KERNELS]
