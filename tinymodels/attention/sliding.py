@@ -129,10 +129,8 @@ def softmax_with_sink(
 ) -> Float[Tensor, "B T H S"]:
     """Softmax over what is visible and one more logit a head, whose weight goes nowhere."""
     score_BTHS = score_BTHS.masked_fill(~visible, -torch.inf)
-    sink_H1 = sink_H.to(score_BTHS.dtype)[:, None]
-    most = torch.maximum(score_BTHS.amax(-1, keepdim=True), sink_H1)
-    power = torch.exp(score_BTHS - most)
-    return power / (power.sum(-1, keepdim=True) + torch.exp(sink_H1 - most))
+    sink_BTH1 = sink_H.to(score_BTHS.dtype)[:, None].expand(*score_BTHS.shape[:-1], 1)
+    return torch.cat([score_BTHS, sink_BTH1], dim=-1).softmax(-1)[..., :-1]
 
 
 def rotate_tail(
