@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -195,7 +196,9 @@ def main(arguments: list[str]) -> int:
         longest = MODEL["max_position_embeddings"]
         if asked.context + asked.new > longest:
             raise ValueError(f"--context and --new together must be at most {longest} tokens")
-        result = compare(asked.context, asked.new, asked.rounds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of its own next version
+            result = compare(asked.context, asked.new, asked.rounds)
     except ImportError:
         print(
             "tinymodels bench: transformers is not installed; it is in the test extra: "

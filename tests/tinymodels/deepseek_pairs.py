@@ -77,13 +77,17 @@ INDEX = dict(index_n_heads=35, index_head_dim=10, index_topk=7)
 CASES: dict[str, dict] = {
     "v2 groups": SMALL | V2,
     "v2 greedy, queries without a latent": WIDE | dict(topk_method="greedy", q_lora_rank=None),
-    "v2 YaRN": WIDE | V2 | dict(rope_parameters=YARN),
+    "v2 YaRN": WIDE | V2 | dict(rope_parameters=YARN, max_position_embeddings=55),
     "v3 groups": SMALL,
     "v3 queries without a latent": WIDE | dict(q_lora_rank=None, first_k_dense_replace=2),
-    "v3 YaRN": WIDE | dict(rope_parameters=YARN, routed_scaling_factor=2.5),
+    "v3 YaRN": WIDE
+    | dict(rope_parameters=YARN, max_position_embeddings=55, routed_scaling_factor=2.5),
     "v3 weights not normalised": SMALL | dict(norm_topk_prob=False, num_hidden_layers=2),
     "v32 small": SMALL | INDEX,
-    "v32 YaRN": WIDE | dict(INDEX, rope_parameters=YARN, index_head_dim=22, index_topk=11),
+    "v32 YaRN": WIDE
+    | dict(
+        INDEX, rope_parameters=YARN, max_position_embeddings=55, index_head_dim=22, index_topk=11
+    ),
     "v32 Hadamard": WIDE | dict(INDEX, index_head_dim=16, index_n_heads=33, index_topk=5),
 }
 
