@@ -21,6 +21,7 @@ KERNELS = (
     "flash_attention",
     "decode_attention",
     "select_topk",
+    "indexer_scores",
     "quantise",
     "group_pool",
     "hyper_connection",
