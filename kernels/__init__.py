@@ -20,6 +20,7 @@ KERNELS = (
     "first_kernels",
     "flash_attention",
     "decode_attention",
+    "mla_decode",
     "select_topk",
     "indexer_scores",
     "quantise",
