@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tinymodels.attention import dsa
 from tinymodels.attention.dsa import DSA
 from tinymodels.attention.indexer import chosen, hadamard, index_scores, top_k
 from tinymodels.attention.mla import MLA
@@ -141,6 +142,26 @@ def test_each_query_reads_its_chosen_rows_and_no_others():
         alone = tuple(part[b : b + 1, t : t + 1] for part in query)
         want = layer.attend(alone, own, torch.ones(1, len(best), dtype=torch.bool))
         torch.testing.assert_close(got[b, t], want[0, 0], rtol=0, atol=1e-10)
+
+
+def test_a_packed_cache_rounds_queries_as_it_rounds_keys(monkeypatch):
+    """FP8 meets FP8, as where it is deployed; without a cache nothing is rounded."""
+    model = Transformer(tiny_v3_2(), seed=2).requires_grad_(False)
+    layer, memory = model.layers[0].attention, model.new_cache(2, 9)
+    x = torch.randn(2, 9, 64, generator=torch.Generator().manual_seed(0))
+    scored = []
+
+    def watched(query, weight, key):
+        scored.append((query, key))
+        return index_scores(query, weight, key)
+
+    monkeypatch.setattr(dsa, "index_scores", watched)
+    layer(x, step(9))
+    layer(x, step(9), memory.layers[0])
+    (exact, exact_key), (query, key) = scored
+    for whole, rounded in ((exact, query), (exact_key, key)):
+        want = memory.layers[0].index.as_stored({"index": whole})["index"]
+        assert torch.equal(rounded, want) and not torch.equal(rounded, whole)
 
 
 # ------------------------------------------------------------------ learning to choose
