@@ -47,6 +47,19 @@ def test_equals_the_reference(impl, seed, entries, heads, latent, rope, splits, 
 
 
 @pytest.mark.triton_runs
+@pytest.mark.parametrize("gain", [0.5, 2.0, -3.0])
+def test_a_maximum_that_grows_from_block_to_block(gain, draw, wanted):
+    # Blocks hold 256 entries at this width; each brings higher scores than all before it.
+    tensors = inputs(draw, 4, 2, 700, 3, 200, 12)
+    tensors[0].copy_(tensors[0].abs() * (1 if gain > 0 else -1))
+    step_S = torch.arange(700, device=tensors[2].device) // 256
+    tensors[2].mul_(0.05).add_(0.02 * gain * step_S[None, :, None])
+    with poisoned():
+        output = mla_decode(*tensors, scale=SCALE, splits=1, impl="triton")
+    close(output, wanted(*tensors), 1e-5)
+
+
+@pytest.mark.triton_runs
 @pytest.mark.parametrize("splits", [2, 5, 64])
 def test_any_number_of_splits_merges_to_the_same(splits, draw, wanted):
     # Blocks hold 256 entries at this width, so 64 splits leave most of them empty.
