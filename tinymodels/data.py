@@ -40,13 +40,15 @@ class Batch:
 class Stage:
     """How the rows of a step are made: `rows` of `length` tokens.
 
-    games: the share of rows that are memory games, of levels up to `level`.
+    games: the share of rows that are memory games, of levels up to `level`. both_ways: every
+    second game asks the other way round.
     """
 
     rows: int
     length: int
     games: float = 0.0
     level: int = 0
+    both_ways: bool = False
 
     def __post_init__(self):
         if self.rows < 1 or self.length < 1:
@@ -61,29 +63,54 @@ class Stage:
 # ---------------------------------------------------------------- memory games
 
 JOINS = ("", "has", "has the", "is in the")
+"""What stands between the two words of a pair, by level."""
+BACKWARD = (
+    ("", "?", ""),
+    ("has", "?", ""),
+    ("has the", "?", ""),
+    ("has the", "\nWho has the", "?"),
+)
+"""The same where the first word is asked, and what stands before and after the second then."""
+
 _SENTENCE_END = tokenizer.encode(".", bos=False)[0]
 _WORD_IDS = tuple(map(tokenizer.word_id, WORDS))
 
 
-def game_row(dice: Dice, length: int, level: int) -> tuple[list[int], list[int]]:
+def _again(pair: tuple[int, int], between: list[int], end: list[int], ask=("", "")):
+    """A pair named again, and the index in it of the word that can be known."""
+    first, second = pair
+    before, after = (tokenizer.encode(part, bos=False) for part in ask)
+    if not before:
+        return [first, *between, second, *end], 1 + len(between)
+    statement = [first, *between, second, *end] if after else [first]
+    return [*before, second, *after, *statement], len(before) + 1 + len(after)
+
+
+def game_row(
+    dice: Dice, length: int, level: int, backward: bool = False
+) -> tuple[list[int], list[int]]:
     """`length` tokens of a memory game, and what in it can be known.
 
     Pairs of words, any words, are named and then named again in any order: `lamp Ada blue park
-    lamp Ada`. At a higher level more comes between: `lamp has the Ada.` Here looking back is all
+    lamp Ada`. At a higher level more comes between: `lamp has the Ada.` With `backward` the
+    second word asks for the first: `lamp Ada blue park ? Ada lamp`. Here looking back is all
     there is to learn, and it is learned in minutes; from stories alone it was not learned at all.
     """
-    join = JOINS[level if dice.chance(0.5) else dice.below(level + 1)]
+    chosen = level if dice.chance(0.5) else dice.below(level + 1)
+    join, *ask = BACKWARD[chosen] if backward else (JOINS[chosen], "", "")
     between = tokenizer.encode(join, bos=False)
     end = [_SENTENCE_END] if level and dice.chance(0.7) else []
     pairs = dice.between(2, 4)
     words = dice.sample(_WORD_IDS, 2 * pairs)
     named = list(zip(words[:pairs], words[pairs:]))
-    row, known = [tokenizer.BOS], [IGNORED]
-    for i in range(length):
-        first, second = named[i] if i < pairs else dice.choice(named)
+    row = [tokenizer.BOS]
+    for first, second in named:
         row += [first, *between, second, *end]
-        known += [IGNORED] * (1 + len(between)) + [second if i >= pairs else IGNORED]
-        known += [IGNORED] * len(end)
+    known = [IGNORED] * len(row)
+    while len(row) < length:
+        said, at = _again(dice.choice(named), between, end, ask)
+        known += [token if i == at else IGNORED for i, token in enumerate(said)]
+        row += said
     return row[:length], known[:length]
 
 
@@ -186,7 +213,8 @@ def batch(task: str, seed: int, step: int, stage: Stage, held_out: bool = False)
     for row in range(stage.rows):
         dice = Dice(split, task, seed, step, row)
         if row < stage.games * stage.rows:
-            read, sure = game_row(dice, stage.length + 1, stage.level)
+            backward = stage.both_ways and row % 2 == 1
+            read, sure = game_row(dice, stage.length + 1, stage.level, backward)
         else:
             read, sure = (text_row if task == "text" else _recall_row)(dice, stage.length + 1)
         all_asked = task == "text" and row >= stage.games * stage.rows

@@ -78,9 +78,10 @@ def given_fact_accuracy(
 ) -> dict[str, float]:
     """Facts given in the first sentences of a story, asked after its last.
 
-    chance: what guessing among the values named in the story would get.
+    value: `What does Ada have?`, `Where is Ada?` subject: `Who has the lamp?` all: both. chance:
+    what guessing among the values of the right kind named in the story would get.
     """
-    asked, chance = [], []
+    asked, chance, about_subject = [], [], []
     for i in range(count):
         told = stories.story(Dice("measure", seed, sentences, i), sentences, facts, early=True)
         given = [fact for _, fact in told.given]
@@ -89,8 +90,12 @@ def given_fact_accuracy(
                 continue  # a stranger's spelled name is more than one token
             asked.append(_ask(told.prompt(one), one.answer))
             chance.append(1 / sum(fact.relation is one.fact.relation for fact in given))
+            about_subject.append(one.answer == one.fact.subject)
+    right = right_answers(model, asked)
     return {
-        "accuracy": share(right_answers(model, asked)),
+        "all": share(right),
+        "value": share(r for r, subject in zip(right, about_subject) if not subject),
+        "subject": share(r for r, subject in zip(right, about_subject) if subject),
         "chance": round(sum(chance) / len(chance), 4),
     }
 

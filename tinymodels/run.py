@@ -8,10 +8,10 @@ from tinymodels import data
 SCHEDULE = {
     # Until which percent of the steps: tokens a row (None: all), share and level of games.
     "text": (
-        (6, 24, 1.0, 0),
-        (9, 32, 1.0, 1),
-        (12, 40, 1.0, 2),
-        (16, 48, 1.0, 3),
+        (8, 24, 1.0, 0),
+        (10, 32, 1.0, 1),
+        (13, 40, 1.0, 2),
+        (18, 64, 1.0, 3),
         (45, 64, 0.2, 3),
         (70, 256, 0.1, 3),
         (100, None, 0.0, 0),
@@ -68,7 +68,8 @@ class Run:
             row for row in SCHEDULE[self.task] if 100 * step < row[0] * self.steps
         )
         length = min(tokens or self.length, self.length)
-        return data.Stage(max(1, self.size * self.length // length), length, games, level)
+        rows = max(1, self.size * self.length // length)
+        return data.Stage(rows, length, games, level, both_ways=self.task == "text")
 
     def batch(self, step: int) -> data.Batch:
         """What one step trains on."""
@@ -83,7 +84,7 @@ class Run:
 
 
 DEFAULTS = {
-    "text": {"steps": 8000, "size": 4, "length": 512, "rate": 3e-3},
+    "text": {"steps": 9000, "size": 4, "length": 512, "rate": 3e-3},
     "recall": {"steps": 6000, "size": 8, "length": 256, "rate": 3e-3},
 }
 """What a task trains with when the command does not say; the same for every preset."""

@@ -34,10 +34,12 @@ def encode(text: str, bos: bool = True, line_start: bool = True) -> list[int]:
 
     line_start: whether the text begins a line; False for one that goes on where another ended.
     Printable ASCII and line breaks survive the round trip exactly; any other character becomes
-    `?`, which can be seen. Errors: ValueError when `text` is no string.
+    `?`, which can be seen. Errors: ValueError when `text` is no string, or goes on after <bos>.
     """
     if not isinstance(text, str):
         raise ValueError(f"encode takes a string, not {type(text).__name__}")
+    if bos and not line_start:
+        raise ValueError("a text that goes on where another ended has no <bos>; pass bos=False")
     ids = [BOS] if bos else []
     for chunk in _SCAN.findall(text):
         # A word token says its space itself in mid-line and has none at the start of a line.

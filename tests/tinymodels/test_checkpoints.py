@@ -23,8 +23,8 @@ def model():
 
 @pytest.fixture
 def folder(model, tmp_path):
-    checkpoints.save(model, ABOUT, tmp_path)
-    return tmp_path
+    checkpoints.save(model, ABOUT, tmp_path / "checkpoints")
+    return tmp_path / "checkpoints"
 
 
 def weights(folder):
@@ -71,6 +71,8 @@ def test_nothing_half_written_stays(folder):
 
 @pytest.mark.parametrize("name", ["tiny_v1-text-seed9", "nothing", "../" + NAME, "", None, 7])
 def test_a_missing_checkpoint_is_named_with_what_there_is_and_how_to_make_it(name, folder):
+    for path in folder.iterdir():
+        shutil.copy(path, folder.parent)  # what lies outside the folder is out of reach
     for read in (checkpoints.load, checkpoints.describe):
         with pytest.raises(ValueError, match=f"there are: {NAME}") as refusal:
             read(name, folder=folder)

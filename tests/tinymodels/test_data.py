@@ -35,7 +35,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 # Of nine batches of seed 5, three games and four rows of 477 tokens (text) or 99 (recall).
-TEXT_SHA256 = "6b52ff536d40c1ed4898275ae74f077659e29cc30d6939c62273fcc12a10c398"
+TEXT_SHA256 = "2c667c9fb33929713d7ca64c53a4f751695f95d07dda0d31ede9985fb961f155"
 RECALL_SHA256 = "c35d919884a3f8fa4f08716772c3f1402b0d8fea4bf01142a6cb318fa1283ca7"
 
 
@@ -84,10 +84,10 @@ def test_any_printable_text_survives_the_round_trip(text):
 def test_what_was_read_in_two_parts_shows_as_one(text, cut):
     ids = tokenizer.encode(text, bos=False)
     at_start = cut == 0 or not ids[:cut] or tokenizer.decode(ids[:cut])[-1] == "\n"
-    parts = [tokenizer.decode(ids[:cut]), tokenizer.decode(ids[cut:], line_start=at_start)]
-    assert tokenizer.decode(tokenizer.encode(parts[1], line_start=at_start), at_start) == parts[1]
-    shown = tokenizer.decode(ids[:cut]) + tokenizer.decode(ids[cut:], line_start=at_start)
-    assert shown == text
+    rest = tokenizer.decode(ids[cut:], line_start=at_start)
+    again = tokenizer.encode(rest, bos=False, line_start=at_start)
+    assert tokenizer.decode(again, line_start=at_start) == rest
+    assert tokenizer.decode(ids[:cut]) + rest == text
 
 
 def test_vocabulary_fits_one_byte_and_has_no_doubles():
@@ -118,6 +118,8 @@ def test_other_characters_become_a_visible_question_mark():
 def test_tokenizer_refuses_what_is_no_text_and_no_token():
     with pytest.raises(ValueError, match="bytes"):
         tokenizer.encode(b"Ada")
+    with pytest.raises(ValueError, match="bos=False"):
+        tokenizer.encode(" Ada", line_start=False)
     for bad in (-1, tokenizer.VOCABULARY):
         with pytest.raises(ValueError, match=f"{bad} is no token"):
             tokenizer.decode([bad])
@@ -283,7 +285,11 @@ def test_keys_values_and_noise_are_told_apart():
 # ---------------------------------------------------------------- batches
 
 
-STAGES = [data.Stage(5, 77), data.Stage(6, 33, games=0.5, level=2), data.Stage(3, 24, games=1.0)]
+STAGES = [
+    data.Stage(5, 77),
+    data.Stage(6, 33, games=0.5, level=2),
+    data.Stage(7, 64, games=1.0, level=3, both_ways=True),
+]
 
 
 def same(one: data.Batch, other: data.Batch) -> bool:
@@ -345,11 +351,26 @@ def test_in_a_memory_game_what_can_be_known_was_said_after_the_same_words(level)
             )
 
 
+@pytest.mark.parametrize("level", range(len(data.BACKWARD)))
+def test_a_backward_game_asks_for_the_first_word_of_a_pair(level):
+    joins = [tokenizer.encode(join, bos=False) for join, *_ in data.BACKWARD[: level + 1]]
+    for seed in range(20):
+        row, known = data.game_row(Dice("game", seed), 61, level, backward=True)
+        assert len(row) == len(known) == 61
+        asked = [at for at, token in enumerate(known) if token != data.IGNORED]
+        assert asked
+        for at in asked:
+            assert known[at] == row[at]
+            second = row[at - 2] if row[at - 1] == data.QUERY else row[at - 1]
+            pair = ([row[at], *join, second] for join in joins)
+            assert any(row[i : i + len(p)] == p for p in pair for i in range(at - len(p)))
+
+
 @pytest.mark.parametrize(
     "task, length, literal", [("text", 477, TEXT_SHA256), ("recall", 99, RECALL_SHA256)]
 )
 def test_the_data_is_the_same_on_every_machine(task, length, literal):
-    stage = data.Stage(7, length, games=0.4, level=3)
+    stage = data.Stage(7, length, games=0.4, level=3, both_ways=task == "text")
     batches = [data.batch(task, 5, step, stage) for step in range(9)]
     assert data.fingerprint(batches) == literal
     assert data.fingerprint(batches[::-1]) != literal
