@@ -224,9 +224,9 @@ plot.show(draw_heads(layer), alt=f"{alt} look most at {best}.")
 # the last row: all four heads of layer 2 look straight back at "key", and not at
 # "lamp". That is the answer being fetched.
 #
-# How could they know which of the two things is Ada's? Set `layer = 0` and run the cell
-# again: there the last token looks at "Ada", just before it. It first finds out whom
-# the sentence is about, and two layers later asks for what belongs to her.
+# How could they know which of the two things is Ada's? Set `layer = 1` and run the cell
+# again: there two heads look at "Ada". The model first finds out whom the sentence is
+# about, and one layer later asks for what belongs to her.
 #
 # ## Where a token stands
 #
