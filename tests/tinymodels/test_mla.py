@@ -1,6 +1,7 @@
 """MLA: two forms with the same numbers, what is kept, and what nothing visible means."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -181,7 +182,8 @@ def test_once_makes_a_thing_once_for_each_chunk():
         made_for.append((step.start, size))
         return object()
 
-    first, second = step(3), step(3, start=3)
+    first = step(3)
+    second, changed = replace(first, start=3), replace(first, losses=())
     assert first.once(make, 5) is first.once(make, 5) is not first.once(make, 6)
-    second.once(make, 5)
+    assert changed.once(make, 5) is first.once(make, 5) is not second.once(make, 5)
     assert made_for == [(0, 5), (0, 6), (3, 5)]
