@@ -314,8 +314,8 @@ def _blocks(tokens, slots):
         block_t = min(arguments.power_of_two(tokens), 64)
         return dict(BLOCK_T=block_t,
                     BLOCK_S=min(arguments.power_of_two(slots, 16), 65536 // block_t))
-    # With 4,096 scores at once some chips' registers do not hold the three counts.
-    return dict(BLOCK_T=1, BLOCK_S=min(arguments.power_of_two(slots, 256), 2048), num_warps=8)
+    # With 2,048 scores at once some chips' registers do not hold the three counts.
+    return dict(BLOCK_T=1, BLOCK_S=min(arguments.power_of_two(slots, 256), 1024), num_warps=8)
 
 
 def _sizes(score_BTS) -> tuple[int, int, int]:
