@@ -145,6 +145,10 @@ def describe(name: str, folder: Path = FOLDER) -> dict:
     """The JSON beside a checkpoint. Errors: ValueError when it is missing or no JSON."""
     path = _path(name, ".json", folder)
     try:
-        return json.loads(path.read_text())
+        about = json.loads(path.read_text())
     except json.JSONDecodeError as problem:
         raise ValueError(f"{path} is no JSON ({problem}); {_how_to_make(name)}") from None
+    missing = {"command", "preset"} - set(about if isinstance(about, dict) else ())
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}; {_how_to_make(name)}")
+    return about
