@@ -81,6 +81,10 @@ def decode_attention(
     if not backend.use_triton(impl, DTYPES, **tensors):
         return twin(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B)
     arguments.head_dims(LARGEST_HEAD_DIM, query=sizes["D"], value=sizes["Dv"])
+    most = LARGEST_MERGE // arguments.power_of_two(sizes["Dv"], 16)
+    if splits is not None and splits > most:
+        raise ValueError(f"splits is {splits}; one program merges at most {most} of them at a "
+                         f"value head dim of {sizes['Dv']}")
     return _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, sizes)
 
 

@@ -9,4 +9,15 @@ Dimension key. Tensors in the maths end with the letters of their dimensions: `q
     X model width
 
 `import tinymodels` imports no torch: the arithmetic (`ledger`, `published`) answers at once.
+`tinymodels.Transformer` and `tinymodels.Parts` are fetched when they are asked for.
 """
+
+from importlib import import_module
+
+_HOMES = {"Transformer": "transformer", "Parts": "parts"}
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,6 +42,7 @@ def prefill(
     Errors: as those of `Transformer.forward`; the cache is unchanged then.
     """
     model.check_tokens(tokens_BT)
+    model.check_cache(cache)
     cache.check_room(*tokens_BT.shape)
     step = Step(tokens_BT, cache.length)
     with cache.writing(tokens_BT.shape[1]):
@@ -59,6 +60,7 @@ def resume(model, prefix_BT: Int[Tensor, "B T"], cache: ModelCache) -> None:
     if model.config.decoder_start is None:
         raise ValueError(f"{model.config.name} has no decoder half; resume is for CED models")
     model.check_tokens(prefix_BT)
+    model.check_cache(cache)
     cache.check_room(prefix_BT.shape[0], 0)
     if prefix_BT.shape[1] != cache.length:
         raise ValueError(

@@ -23,6 +23,9 @@ def next_token_probabilities(
     keep the fewest likeliest tokens whose probabilities reach top_p (arXiv 1904.09751).
     Errors: ValueError for temperature < 0 or top_p outside (0, 1].
     """
+    for name, value in (("temperature", temperature), ("top_p", top_p)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} is {value!r}; it must be a number")
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}; it must be >= 0 (0 takes the likeliest)")
     if not 0 < top_p <= 1:
@@ -30,7 +33,9 @@ def next_token_probabilities(
     if temperature == 0:
         best_B = logits_BV.argmax(-1)
         return torch.zeros_like(logits_BV).scatter(-1, best_B[:, None], 1.0)
-    probs_BV = torch.softmax(logits_BV / temperature, dim=-1)
+    # Less than the largest first: however small the temperature, nothing overflows.
+    below_BV = logits_BV.double() - logits_BV.double().amax(-1, keepdim=True)
+    probs_BV = torch.softmax(below_BV / max(temperature, 1e-300), dim=-1).to(logits_BV.dtype)
     if top_p == 1:
         return probs_BV
     ordered_BV, order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
@@ -56,6 +61,8 @@ def stream(
     alone. Errors: ValueError for an empty prompt, new < 0, or a cache without room; before
     anything is written.
     """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"seed is {seed!r}; it must be an integer")
     if isinstance(new, bool) or not isinstance(new, int) or new < 0:
         raise ValueError(f"new is {new!r}; it must be an integer >= 0")
     model.check_tokens(prompt_BT)
@@ -63,6 +70,7 @@ def stream(
     next_token_probabilities(torch.zeros(1, 2), temperature, top_p)  # refuse bad settings now
     if cache is None:
         cache = model.new_cache(batch, length + max(new - 1, 0), storage)
+    model.check_cache(cache)
     cache.check_room(batch, length + max(new - 1, 0))
     return _stream(model, prompt_BT, new, temperature, top_p, seed, cache)
 

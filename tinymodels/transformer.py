@@ -155,6 +155,7 @@ class Transformer(nn.Module):
         self.check_tokens(tokens_BT)
         if cache is None:
             return self.through_layers(Step(tokens_BT, 0, kernels))[0]
+        self.check_cache(cache)
         cache.check_complete()
         cache.check_room(*tokens_BT.shape)
         with torch.no_grad(), cache.writing(tokens_BT.shape[1]):
@@ -217,6 +218,17 @@ class Transformer(nn.Module):
         from .generate import generate
 
         return generate(self, tokens_BT, new, **how)
+
+    def check_cache(self, cache: ModelCache) -> None:
+        """Errors: ValueError for what is no cache, or one that was made for another model."""
+        if not isinstance(cache, ModelCache):
+            raise ValueError(f"cache is {type(cache).__name__}; make one with model.new_cache(...)")
+        if cache.config is not self.config and cache.config != self.config:
+            raise ValueError(
+                f"the cache was made for {cache.config.name} ({len(cache.config)} layers), this "
+                f"model is {self.config.name} ({len(self.config)} layers) or differs elsewhere; "
+                "make one with model.new_cache(...)"
+            )
 
     def check_tokens(self, tokens_BT) -> None:
         if not isinstance(tokens_BT, Tensor) or tokens_BT.dtype not in (torch.int64, torch.int32):

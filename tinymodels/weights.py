@@ -86,6 +86,7 @@ def load(model: nn.Module, state_dict: Mapping[str, Tensor], source: str = "tran
     Errors: ValueError naming every tensor that is missing, unknown, there twice or misshapen, or
     an unknown source; the model is unchanged then.
     """
+    _rules(source)  # refuse an unknown source even where there is nothing to load
     wanted = model.state_dict()
     found: dict[str, Tensor] = {}
     touched: set[str] = set()  # named in a problem already, so not to be called missing too

@@ -215,7 +215,7 @@ for name, length in lengths.items():
 
 # %% [markdown]
 # A single token takes 389,120 bytes, as much as a small photo. A million tokens take
-# 389 GB: five of the largest graphics cards of that year, for one conversation.
+# 389 GB: that fills five graphics cards of 80 GB, for one conversation.
 #
 # Since then the same makers brought it down to 890 bytes, for a model eight times as
 # large. No single trick did it. Switch them on one after the other and watch. The

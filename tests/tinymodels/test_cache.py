@@ -93,6 +93,8 @@ def test_v1_at_real_size(tokens, batch):
 def test_allocate_refuses_by_name():
     with pytest.raises(ValueError, match="deepseek-v9"):
         allocate("deepseek-v9", 3)
+    with pytest.raises(ValueError, match="None is neither a published name nor a ModelConfig"):
+        allocate(None, 3)
     with pytest.raises(ValueError, match="capacity is -1"):
         allocate("deepseek-67b", -1)
     with pytest.raises(ValueError, match="batch is 0"):

@@ -76,6 +76,9 @@ def test_temperature_and_top_p_by_hand():
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"top_p": 0}, "top_p is 0"),
         ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"temperature": "hot"}, "temperature is 'hot'"),
+        ({"top_p": None}, "top_p is None"),
+        ({"seed": "x"}, "seed is 'x'"),
         ({"new": -1}, "new is -1"),
         ({"new": 2.0}, "new is 2.0"),
     ],
@@ -85,6 +88,12 @@ def test_bad_settings_are_refused_before_anything_is_read(model, settings, messa
     with pytest.raises(ValueError, match=message):
         stream(model, PROMPT, **({"new": 3, "cache": memory} | settings))
     assert memory.length == 0
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-39, 5e-324])
+def test_the_coldest_temperature_takes_the_likeliest(model, temperature):
+    cold = model.generate(PROMPT, 3, temperature=temperature)
+    assert torch.equal(cold, model.generate(PROMPT, 3))
 
 
 def test_no_room_is_said_before_anything_is_read(model):

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from tinymodels.cache import ModelCache
 from tinymodels.config import GQA, Dense, ModelConfig, Rope, uniform
 from tinymodels.parts import Parts
-from tinymodels.presets import tiny_v1
+from tinymodels.presets import tiny_v1, tiny_v2
 from tinymodels.transformer import Transformer
 
 
@@ -45,6 +46,18 @@ def test_context_beyond_capacity(model):
         model(torch.ones(3, 1, dtype=torch.int64), memory)
     assert memory.bytes()["global"] == 2 * 4 * 512
     model(torch.ones(2, 1, dtype=torch.int64), memory)  # still usable, to the last row
+
+
+def test_a_cache_of_another_model_is_refused_and_stays_clean(model):
+    tokens = torch.ones(2, 3, dtype=torch.int64)
+    for config in (tiny_v1(layers=6), tiny_v1(layers=2), tiny_v2()):
+        memory = ModelCache(config, 2, 9)
+        with pytest.raises(ValueError, match=f"made for {config.name}"):
+            model(tokens, memory)
+        assert memory.length == 0 and not memory.interrupted
+    with pytest.raises(ValueError, match="cache is str; make one with"):
+        model(tokens, "x")
+    model(tokens, ModelCache(tiny_v1(), 2, 9))  # an equal config is the same model
 
 
 def test_an_interrupted_pass_cannot_be_continued_by_mistake():
@@ -107,3 +120,12 @@ def test_kinds_that_are_only_counted_are_refused():
     config = ModelConfig("shared", 11, 12, uniform(1, shared, Dense(7)), 50)
     with pytest.raises(ValueError, match="layer 0: .* can be counted but not run"):
         Transformer(config)
+
+
+def test_the_package_hands_out_its_two_main_names():
+    import tinymodels
+
+    assert tinymodels.Transformer is Transformer
+    assert tinymodels.Parts is Parts
+    with pytest.raises(AttributeError, match="no attribute 'Transfomer'"):
+        tinymodels.Transfomer  # noqa: B018

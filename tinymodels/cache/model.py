@@ -252,6 +252,8 @@ def allocate(
         from ..published import get
 
         config = get(config).config
+    if not isinstance(config, ModelConfig):
+        raise ValueError(f"{config!r} is neither a published name nor a ModelConfig")
     cache = ModelCache(config, batch, tokens, storage, row)
     cache.advance(tokens)
     return cache
