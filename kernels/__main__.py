@@ -12,17 +12,24 @@ import kernels
 from kernels import backend
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise ValueError(f"{message}; see python -m kernels --help")
+
+
 def main(argv=None) -> int:
-    options = _parser().parse_args(argv)
+    command = ""
     try:
+        options = _parser().parse_args(argv)
+        command = f" {options.command}"
         return options.run(options)
     except (ValueError, backend.TritonUnavailable) as error:
-        print(f"python -m kernels {options.command}: {error}", file=sys.stderr)
+        print(f"python -m kernels{command}: {error}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
+    parser = _Parser(prog="python -m kernels", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     checking = commands.add_parser("check", help="every kernel against its twin")
     compiling = commands.add_parser("compile", help="compile for a GPU; none is needed")
