@@ -182,7 +182,7 @@ class Training:
         with watch_routing(self.model) as routed:
             total, error = loss_of(self.model, batch)
         if not torch.isfinite(total):
-            raise ValueError(f"the loss at step {done} is {float(total)}; try a lower --rate")
+            raise ValueError(f"the loss at step {done} is {total.item()}; try a lower --rate")
         self.optimiser.zero_grad(set_to_none=True)
         total.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), run.clip)
@@ -195,7 +195,8 @@ class Training:
 
     def until(self, step: int, save_every: int, quiet: bool = False) -> None:
         """Train up to `step` (or the run's end), saving on the way and where it stops."""
-        torch.manual_seed(self.run.seed) if not self.losses else None
+        if not self.losses:
+            torch.manual_seed(self.run.seed)
         self.model.train()
         last = min(step, self.run.steps)
         with tqdm(total=self.run.steps, initial=len(self.losses), disable=quiet) as bar:
@@ -291,8 +292,7 @@ def main(argv: list[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     done = len(training.losses)
-    ended = done == run.steps
-    where = asked.out / f"{run.name}.safetensors" if ended else training.path
+    where = training.path if done < run.steps else asked.out / f"{run.name}.safetensors"
     print(f"{run.name}: {done} of {run.steps} steps, loss {training.losses[-1]:.4f}, {where}")
     return 0
 
