@@ -106,6 +106,8 @@ def mutates(x):
         (lambda x: (2 * x[:, :4], 0), "wrong", "axis 1 (new tokens) is 4 instead of 5"),
         (lambda x: (2 * x[0], 0), "wrong", "1 axes; it should have 2: [B=3, T=5]"),
         (lambda x: ((2 * x).long(), 0), "wrong", "dtype int64; float32"),
+        (lambda x: ((2 * x).bfloat16(), 0), "wrong", "dtype bfloat16; float32"),
+        (lambda x: ((2 * x).half(), 0), "wrong", "dtype float16; float32"),
         (lambda x: (2 * x / 0, 0), "wrong", "infinite at batch 0, token 0"),
         (lambda x: (2 * x * float("nan"), 0), "wrong", "NaN (not a number)"),
         (mutates, "wrong", "changed its input `x`"),
