@@ -7,6 +7,7 @@ defines the function when it is executed in an empty namespace.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import textwrap
 import types
@@ -67,8 +68,21 @@ def _collect_definition(name: str, value: Any, pieces: dict[str, str]) -> None:
         for used in sorted(_names(function.__code__)):
             if used in function.__globals__:
                 _collect(used, function.__globals__[used], pieces)
+    if not _is_a_definition(source):
+        raise NotGathered(f"{name} is no def or class of its own")
     del pieces[name]
     pieces[name] = source
+
+
+def _is_a_definition(source: str) -> bool:
+    """False for a lambda: what comes as its source is whatever statement stands around it."""
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:
+        return False
+    return len(statements) == 1 and isinstance(
+        statements[0], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    )
 
 
 def _names(code: types.CodeType) -> set[str]:

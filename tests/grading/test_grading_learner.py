@@ -98,6 +98,12 @@ def test_a_failed_exercise_and_a_solution_notebook_keep_nothing(solved, monkeypa
     assert len(list(progress.events("check", "01.1"))) == 1
 
 
+def test_a_lambda_is_not_kept_with_the_statement_around_it():
+    for answer in (lambda x: x,):
+        with pytest.raises(NotGathered, match="no def or class of its own"):
+            gather(answer)
+
+
 def test_what_cannot_be_gathered_is_said():
     def outer():
         hidden = 3
