@@ -57,13 +57,13 @@ class Layout:
 
     @property
     def values(self) -> int:
-        return sum(f.count for f in self.fields if f.name not in self._overhead)
+        return sum(f.count for f in self.data)
 
     @property
-    def _overhead(self) -> set[str]:
-        """Fields that exist only for storage: scales and padding."""
-        named = {f.scales for f in self.fields if f.scales}
-        return named | {f.name for f in self.fields if f.fmt is PAD}
+    def data(self) -> tuple[Field, ...]:
+        """The fields that carry the model's numbers: all but scales and padding."""
+        scales = {f.scales for f in self.fields}
+        return tuple(f for f in self.fields if f.name not in scales and f.fmt is not PAD)
 
     def offsets(self) -> dict[str, tuple[int, int]]:
         """{field: (first byte, one past its last byte)} within the row."""
@@ -98,6 +98,14 @@ def scale_count(values: int, block: int) -> int:
     return -(-values // block)
 
 
+def scaled(
+    name: str, count: int, fmt: Format, scale_fmt: Format, block: int
+) -> tuple[Field, Field]:
+    """A field and the field of its scales, named `<name>_scale`, one for every `block` values."""
+    scale = Field(f"{name}_scale", scale_count(count, block), scale_fmt)
+    return Field(name, count, fmt, scales=scale.name, block=block), scale
+
+
 # ---------------------------------------------------------------- the rows of each generation
 
 
@@ -119,36 +127,18 @@ def latent(kv_rank: int, rope_dim: int, fmt: Format = BF16) -> Layout:
 
 def latent_fp8(kv_rank: int, rope_dim: int) -> Layout:
     """V3.2: FP8 latent, one fp32 scale per 128, bf16 rope key. 512 + 16 + 128 = 656 bytes."""
-    return Layout(
-        "FP8 latent + rope",
-        (
-            Field("latent", kv_rank, E4M3, scales="latent_scale", block=128),
-            Field("latent_scale", scale_count(kv_rank, 128), F32),
-            Field("rope", rope_dim, BF16),
-        ),
-    )
+    latent_and_scales = scaled("latent", kv_rank, E4M3, F32, 128)
+    return Layout("FP8 latent + rope", (*latent_and_scales, Field("rope", rope_dim, BF16)))
 
 
 def index_fp8(dim: int) -> Layout:
     """V3.2: an indexer key in FP8 with one fp32 scale per 128. 128 + 4 = 132 bytes."""
-    return Layout(
-        "FP8 index key",
-        (
-            Field("index", dim, E4M3, scales="index_scale", block=128),
-            Field("index_scale", scale_count(dim, 128), F32),
-        ),
-    )
+    return Layout("FP8 index key", scaled("index", dim, E4M3, F32, 128))
 
 
 def index_fp4(dim: int) -> Layout:
     """V4, V4.1: an indexer key in MXFP4, one UE8M0 scale per 32. 64 + 4 = 68 bytes."""
-    return Layout(
-        "MXFP4 index key",
-        (
-            Field("index", dim, E2M1, scales="index_scale", block=32),
-            Field("index_scale", scale_count(dim, 32), UE8M0),
-        ),
-    )
+    return Layout("MXFP4 index key", scaled("index", dim, E2M1, UE8M0, 32))
 
 
 def shared_kv_fp8(nope_dim: int, rope_dim: int) -> Layout:
@@ -156,35 +146,18 @@ def shared_kv_fp8(nope_dim: int, rope_dim: int) -> Layout:
 
     448 + 128 + 7 + 1 = 584 bytes.
     """
-    scales = scale_count(nope_dim, 64)
-    pad = -scales % 8
-    fields = [
-        Field("nope", nope_dim, E4M3, scales="nope_scale", block=64),
-        Field("rope", rope_dim, BF16),
-        Field("nope_scale", scales, UE8M0),
-    ]
-    if pad:
+    nope, scale = scaled("nope", nope_dim, E4M3, UE8M0, 64)
+    fields = [nope, Field("rope", rope_dim, BF16), scale]
+    if pad := -scale.count % 8:
         fields.append(Field("pad", pad, PAD))
     return Layout("FP8 + bf16 rope", tuple(fields))
 
 
 def entry_fp4(dim: int) -> Layout:
     """V4.1's far entry: packed E2M1, an E4M3 scale per 16. 256 + 32 = 288 bytes."""
-    return Layout(
-        "FP4 entry",
-        (
-            Field("latent", dim, E2M1, scales="latent_scale", block=16),
-            Field("latent_scale", scale_count(dim, 16), E4M3),
-        ),
-    )
+    return Layout("FP4 entry", scaled("latent", dim, E2M1, E4M3, 16))
 
 
 def entry_fp8(dim: int) -> Layout:
     """V4.1's window entry: FP8, a UE8M0 scale per 32. 512 + 16 = 528 bytes."""
-    return Layout(
-        "FP8 entry",
-        (
-            Field("latent", dim, E4M3, scales="latent_scale", block=32),
-            Field("latent_scale", scale_count(dim, 32), UE8M0),
-        ),
-    )
+    return Layout("FP8 entry", scaled("latent", dim, E4M3, UE8M0, 32))

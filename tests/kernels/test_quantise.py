@@ -26,7 +26,7 @@ every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 def by_field(row: Row, values):
     """Values as `packing` takes them: V4's and V3.2's bf16 numbers are a field of their own."""
-    names = [field.name for field in packing._data_fields(LAYOUTS[row])]
+    names = [field.name for field in LAYOUTS[row].data]
     return dict(zip(names, values.split([row.values, row.rope][:len(names)], -1), strict=True))
 
 

@@ -33,7 +33,7 @@ from ..formats import (
     to_bf16,
     unpack_nibbles,
 )
-from ..layouts import BF16, E2M1, E4M3, F32, F64, PAD, UE8M0, Field, Format, Layout
+from ..layouts import BF16, E2M1, E4M3, F32, F64, PAD, UE8M0, Field, Format, Layout, scale_count
 
 # Which scheme a field's three facts mean: its format, its scales' format and the block.
 SCHEMES: dict[tuple[Format, Format, int], Scheme] = {
@@ -55,7 +55,7 @@ def pack(
     leading axes that differ, values that are not floating point, NaN, infinity or a magnitude
     that the field cannot hold, and a layout that no scheme covers. Nothing is returned then.
     """
-    data = _data_fields(layout)
+    data = layout.data
     lead, device = _check(layout, data, values)
     parts: dict[str, Tensor] = {}
     for field in data:
@@ -89,7 +89,7 @@ def unpack(
     field_bytes = {name: rows[..., start:end] for name, (start, end) in spans.items()}
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     return {
-        f.name: _decode_field(layout, f, field_bytes, wide).to(dtype) for f in _data_fields(layout)
+        f.name: _decode_field(layout, f, field_bytes, wide).to(dtype) for f in layout.data
     }
 
 
@@ -105,18 +105,13 @@ def scheme_of(layout: Layout, field: Field) -> Scheme:
             f"no scheme for {field.fmt.name} with {scales.fmt.name} scales per {field.block}; "
             f"known are {known}"
         )
-    need = -(-field.count // field.block)
+    need = scale_count(field.count, field.block)
     if scales.count != need:
         raise ValueError(f"{field.scales!r} holds {scales.count} scales; {need} are needed")
     return scheme
 
 
-def _data_fields(layout: Layout) -> list[Field]:
-    scales = {f.scales for f in layout.fields}
-    return [f for f in layout.fields if f.name not in scales and f.fmt is not PAD]
-
-
-def _check(layout: Layout, data: list[Field], values: Mapping[str, Tensor]):
+def _check(layout: Layout, data: tuple[Field, ...], values: Mapping[str, Tensor]):
     """Leading axes and device of all values."""
     wanted = [f.name for f in data]
     if set(values) != set(wanted):

@@ -10,17 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..layouts import PAD, Layout
+from ..layouts import Layout
 from .packing import pack, unpack
 
 Storage = Literal["packed", "float32", "float64"]
 FLOATS = {"float32": torch.float32, "float64": torch.float64}
-
-
-def data_fields(layout: Layout) -> dict[str, int]:
-    """The fields that carry the model's numbers, without scales and padding: {name: count}."""
-    scales = {f.scales for f in layout.fields}
-    return {f.name: f.count for f in layout.fields if f.name not in scales and f.fmt is not PAD}
 
 
 class Rows:
@@ -44,7 +38,7 @@ class Rows:
         self.layout, self.batch, self.capacity = layout, batch, capacity
         self.storage, self.length = storage, 0
         self.dtype = FLOATS.get(storage, dtype)
-        self.fields = data_fields(layout)
+        self.fields = {f.name: f.count for f in layout.data}
         if storage == "packed":
             sizes, kept = {"row": layout.nbytes}, torch.uint8
         else:
