@@ -9,9 +9,6 @@ from typing import Any
 
 from grading import progress
 
-# Which field of Parts an exercise fills, and how its function is fitted to the signature.
-FILLS = {"01.1": "attention"}
-
 
 def own_parts() -> Any:
     """tinymodels.parts.Parts; says on the screen which pieces are the learner's own."""
@@ -19,13 +16,13 @@ def own_parts() -> Any:
 
     pieces: dict[str, Callable] = {}
     lines: list[str] = []
-    for id, field in FILLS.items():
+    for id, (field, fit) in fills().items():
         source = progress.kept_source(id)
         if source is None:
             lines.append(f"{field}: the course's own ({_why_not(id)})")
             continue
         try:
-            pieces[field] = _FITTED[field](load(id, source))
+            pieces[field] = fit(load(id, source))
             lines.append(f"{field}: yours, from exercise {id}")
         except Exception as error:  # one broken piece never blocks a chapter
             lines.append(
@@ -70,4 +67,15 @@ def _fit_attention(mine: Callable) -> Callable:
     return attention
 
 
-_FITTED = {"attention": _fit_attention}
+# Which field of Parts an exercise fills, and how its function is fitted to the signature.
+FILLS: dict[str, tuple[str, Callable]] = {"01.1": ("attention", _fit_attention)}
+
+
+def fills() -> dict[str, tuple[str, Callable]]:
+    """FILLS with what the chapters add as PARTS in their modules of checks."""
+    from grading.checks import CHAPTERS
+
+    found = dict(FILLS)
+    for chapter in CHAPTERS:
+        found |= getattr(chapter, "PARTS", {})
+    return found

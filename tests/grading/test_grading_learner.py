@@ -194,3 +194,21 @@ def test_a_damaged_journal_and_a_locked_folder_stop_nothing(own_progress, monkey
     assert str(hint("01.1")).startswith("01.1, hint 1")
     assert predict("01-a", 3).startswith("Kept")
     assert status_lines()
+
+
+def test_a_chapter_brings_its_own_parts_and_equivalents(capsys, monkeypatch):
+    from types import SimpleNamespace
+
+    from grading import checks, equivalents
+
+    def fit(mine):
+        return lambda gate, up, limit=None: mine(gate, up)
+
+    chapter = SimpleNamespace(PARTS={"04.9": ("swiglu", fit)})
+    monkeypatch.setattr(checks, "CHAPTERS", (*checks.CHAPTERS, chapter))
+    progress.keep_source("04.9", "# name: f\ndef f(gate, up):\n    return gate + up\n")
+    parts = my_parts()
+    assert parts.own() == ("swiglu",) and parts.swiglu(1, 2) == 3
+    assert "swiglu: yours, from exercise 04.9" in capsys.readouterr().out
+    assert "01.1" in equivalents.EQUIVALENT
+    assert [e.id for e in checks.EXERCISES] == sorted(e.id for e in checks.EXERCISES)
