@@ -16,7 +16,24 @@ def trace(model):
     return record(model, PROMPT, NEW, pieces)
 
 
-@pytest.fixture(params=["explorer", "ladder", "xray", "ledger"])
+@pytest.fixture(scope="session")
+def recording():
+    """Three pieces, two texts, each with one change of either kind; the numbers are made up."""
+    from tinymodels.widgets.additions import PLAIN, Recording, Run, Text
+
+    def run(change, place, *votes):
+        return Run(change, place, votes, tuple(1.5 + abs(v) for v in votes), " key", 0.25)
+
+    runs = (
+        run(PLAIN, "", 0.25, -1.5, 6.75),
+        run("without attention 0", "attention 0", 0.25, 0.0, -2.5),
+        run("ffn 0 from the other text", "ffn 0", 0.25, -1.5, -7.75),
+    )
+    texts = tuple(Text(f"{who} has the", "key", "lamp", runs) for who in ("Ada", "Ben"))
+    return Recording(("embedding", "attention 0", "ffn 0"), texts)
+
+
+@pytest.fixture(params=["explorer", "ladder", "xray", "ledger", "additions"])
 def widget(request):
     from tinymodels import widgets
 
@@ -27,5 +44,7 @@ def widget(request):
             return widgets.Ladder()
         case "xray":
             return widgets.XRay(request.getfixturevalue("trace"))
+        case "additions":
+            return widgets.Additions(request.getfixturevalue("recording"))
         case "ledger":
             return widgets.ledger_widget(through="12")

@@ -3,6 +3,7 @@
     explorer.py       layers, heads, bytes, context -> bytes a token and in all
     ladder.py         from 389,120 bytes a token to 890, one idea at a time
     xray.py           a decode, step by step: rows written, read, computed again
+    additions.py      what each layer adds to the stream, and what changes without it
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
@@ -17,6 +18,7 @@ _HOMES = {
     "Ladder": "ladder",
     "XRay": "xray",
     "record": "xray",
+    "Additions": "additions",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",
