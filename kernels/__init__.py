@@ -26,6 +26,8 @@ KERNELS = (
     "quantise",
     "group_pool",
     "hyper_connection",
+    "sparse_attention",
+    "moe_experts",
 )
 
 __all__ = ["KERNELS", *KERNELS]
