@@ -61,8 +61,6 @@ def test_bars_are_a_staircase_that_ends_at_the_lead(trained):
             assert at in (pytest.approx(whole["at"]), pytest.approx(whole["end"]))
             marked = [bar["label"] for bar in bars if bar["changed"]]
             assert marked == ([run.place] if run.place else [])
-                : bool(run.place)
-            ]
 
 
 def test_the_change_is_said(trained):
