@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tinymodels import residual
 from tinymodels.config import HyperConnections
 from tinymodels.presets import tiny_v1, tiny_v4
 from tinymodels.residual import (
@@ -144,3 +145,18 @@ def test_every_weight_learns(preset):
         if p.grad is None and "indexer" not in name and ".experts." not in name
     ]
     assert not still
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 20])
+@pytest.mark.parametrize("spread", [0.3, 6.0])
+def test_sinkhorn_of_many_tokens_is_that_of_few(monkeypatch, iterations, spread):
+    """Value and gradient: many tokens have a gradient written by hand, few have torch's own."""
+    logits, toward = spread * draw(3, 29, N, N, seed=7), draw(3, 29, N, N, seed=8)
+    found = []
+    for few in (0, 1000):
+        monkeypatch.setattr(residual, "FEW", few)
+        leaf = logits.clone().requires_grad_()
+        comb = sinkhorn(leaf, iterations, 1e-6)
+        found.append((comb.detach(), *torch.autograd.grad((comb * toward).sum(), leaf)))
+    for many, few in zip(*found, strict=True):
+        assert (many - few).abs().max() < 1e-13
