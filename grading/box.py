@@ -1,42 +1,33 @@
 """A fresh, bounded kernel process, and code run in it with a hard deadline.
 
 Survives endless loops (interrupt, then kill), sys.exit, os._exit, segfaults, children left
-behind (the whole process group is ended) and floods of output. The process gets a
-temporary home and working folder and none of the grader's environment.
+behind (all of them are ended) and floods of output. The process gets a temporary home and
+working folder and none of the grader's environment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jupyter_client import BlockingKernelClient
 
+from grading.warm import BoxFailed, Warm
+
 GRACE = 2.0  # seconds between the interrupt and the kill
 START = 120.0  # seconds a kernel may take to start on a busy machine
 KEPT = 20_000  # characters of output that are kept
-_PASSED_ON = (
-    "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "WINDIR", "COMSPEC", "PATHEXT",
-    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
-    "KVC_BACKEND", "COURSE_BOX_MEMORY",
-)  # fmt: skip
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class BoxFailed(RuntimeError):
-    """The kernel could not be started: a fault of the machine, not of the learner."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +43,10 @@ class Ran:
 class Box:
     """One kernel process; `run` code in it, `restart` it, leave it clean (a `with` block)."""
 
-    def __init__(self, python_path: Sequence[Path] = ()) -> None:
-        self.python_path = python_path
-        self.process: subprocess.Popen | None = None
+    def __init__(self, warm: Warm) -> None:
+        self.warm = warm
+        self.pid: int | None = None
+        self.code: int | None = None
         self.client: BlockingKernelClient | None = None
         self.folder: Path | None = None
 
@@ -69,17 +61,12 @@ class Box:
         self.folder = Path(tempfile.mkdtemp(prefix="course-box-"))
         for name in ("home", "work", "tmp"):
             (self.folder / name).mkdir()
-        connection = self.folder / "connection.json"
-        command = [sys.executable, "-m", "grading.boxed_kernel", "-f", str(connection)]
-        command.append("--HistoryManager.enabled=False")
-        with open(self.folder / "stderr.txt", "wb") as errors:
-            self.process = subprocess.Popen(
-                command, cwd=self.folder / "work", env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-                start_new_session=os.name == "posix",
-            )  # fmt: skip
         try:
-            self._connect(connection)
+            answer = self.warm.ask(
+                "start", folder=str(self.folder), environment=self._environment()
+            )
+            self.pid, self.code = answer["pid"], None
+            self._connect(self.folder / "connection.json")
         except BaseException:
             self.stop()
             raise
@@ -93,7 +80,7 @@ class Box:
                 break
             except (OSError, json.JSONDecodeError):
                 self._or_fail(end)
-                time.sleep(0.02)
+                time.sleep(0.01)
         self.client = BlockingKernelClient()
         self.client.load_connection_info(facts)
         self.client.start_channels()
@@ -103,23 +90,27 @@ class Box:
             raise BoxFailed(f"the kernel did not answer: {error}") from error
 
     def _or_fail(self, end: float) -> None:
-        if self.process.poll() is not None:
+        if self._has_ended():
             text = (self.folder / "stderr.txt").read_text(errors="replace").strip()
-            last = text.splitlines()[-1] if text else f"exit code {self.process.returncode}"
+            last = text.splitlines()[-1] if text else f"exit code {self.code}"
             raise BoxFailed(f"the kernel did not start: {last}")
         if time.monotonic() > end:
             raise BoxFailed(f"the kernel did not start within {START:g} seconds")
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         home, temporary = str(self.folder / "home"), str(self.folder / "tmp")
-        return kept | {
+        return self.warm.environment() | {
             "HOME": home, "USERPROFILE": home, "IPYTHONDIR": home + "/ipython",
             "TMPDIR": temporary, "TEMP": temporary, "TMP": temporary,
-            "COURSE_PROGRESS": home + "/progress", "CUDA_VISIBLE_DEVICES": "",
-            "PYTHONPATH": os.pathsep.join(str(path) for path in self.python_path),
-            "JPY_PARENT_PID": str(os.getpid()),  # the kernel ends when the grader does
+            "COURSE_PROGRESS": home + "/progress",
         }  # fmt: skip
+
+    def _has_ended(self) -> bool:
+        try:
+            self.code = self.warm.ask("exit_code", pid=self.pid)["code"]
+        except BoxFailed:  # whoever was asked is gone, and the kernel goes with it
+            self.code = -9
+        return self.code is not None
 
     def restart(self) -> None:
         self.stop()
@@ -130,22 +121,16 @@ class Box:
         if self.client is not None:
             self.client.stop_channels()
             self.client = None
-        if self.process is not None:
-            self._end_process()
-            self.process = None
+        if self.pid is not None:
+            try:
+                self.warm.ask("end", pid=self.pid)
+            except BoxFailed:
+                with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+                    os.killpg(self.pid, signal.SIGKILL)
+            self.pid = None
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = None
-
-    def _end_process(self) -> None:
-        try:
-            if os.name == "posix":
-                os.killpg(self.process.pid, signal.SIGKILL)
-            else:
-                self.process.kill()
-        except (ProcessLookupError, PermissionError):
-            pass
-        self.process.wait()
 
     def run(self, code: str, seconds: float, expression: str | None = None) -> Ran:
         """Run `code`, then evaluate `expression` (its text comes back as `answer`)."""
@@ -158,16 +143,16 @@ class Box:
             if time.monotonic() > end:
                 if interrupted or os.name != "posix":
                     return Ran("timeout", f"no answer after {seconds:g} seconds", heard.output)
-                os.kill(self.process.pid, signal.SIGINT)
+                os.kill(self.pid, signal.SIGINT)
                 interrupted, end = True, time.monotonic() + GRACE
             try:
                 message = self._next_message(heard.idle)
+                if message is not None:
+                    heard.take(message)
             except Exception as trouble:  # the cell has patched what the kernel speaks with
                 detail = f"the kernel answers with something unreadable ({trouble})"
                 return Ran("died", detail, heard.output)
-            if message is not None:
-                heard.take(message)
-            elif self.process.poll() is not None:
+            if message is None and self._has_ended():
                 return Ran("died", self._how_it_died(), heard.output)
         if interrupted:
             return Ran("timeout", f"stopped after {seconds:g} seconds", heard.output)
@@ -182,7 +167,7 @@ class Box:
             return None
 
     def _how_it_died(self) -> str:
-        code = self.process.returncode
+        code = self.code
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             return f"the process was ended by {name} (a crash, or out of memory)"
@@ -208,7 +193,7 @@ class _Heard:
         if kind == "stream":
             self.output = (self.output + content["text"])[:KEPT]
         elif kind == "error":
-            self.error = _ANSI.sub("", f"{content['ename']}: {content['evalue']}")
+            self.error = _ANSI.sub("", f"{content['ename']}: {content['evalue']}")[:KEPT]
         elif kind == "status":
             self.idle = self.idle or content["execution_state"] == "idle"
         elif kind == "execute_reply":

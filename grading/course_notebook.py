@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import linecache
 from dataclasses import dataclass
@@ -43,6 +44,14 @@ class Course:
         """Stems of the notebooks that have exercises, in the course's order."""
         return tuple(dict.fromkeys(e.notebook for e in self.exercises()))
 
+    def stems(self) -> tuple[str, ...]:
+        """Stems of the exercise notebooks that have a source; imports no check."""
+        return tuple(sorted(path.stem for path in self.sources.glob("*.py")))
+
+    def exercise_ids(self, notebook: str) -> set[str]:
+        """The exercises that a notebook's source has."""
+        return _exercise_ids(self.sources / f"{notebook}.py")
+
     def cells(self, notebook: str) -> tuple[CourseCell, ...]:
         """The code cells of one exercise notebook. FileNotFoundError if it has no source."""
         source: Source = read(self.sources / f"{notebook}.py")
@@ -56,6 +65,11 @@ class Course:
             for cell, shown, id in zip(source.cells, learner_cells, ids, strict=True)
             if cell.kind == "code"
         )  # fmt: skip
+
+
+@functools.cache
+def _exercise_ids(path: Path) -> set[str]:
+    return {id for cell in read(path).cells if (id := cell.metadata.get("exercise_id"))}
 
 
 def _role(tags: tuple[str, ...]) -> str:

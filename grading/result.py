@@ -46,6 +46,7 @@ class Result:
     message: str
     misconception: str | None = None
     seconds: float = 0.0
+    failed: tuple[str, ...] = ()  # parts, stages and the mistake: what a hint can be tied to
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

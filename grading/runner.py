@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import json
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -11,15 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.box import Box, BoxFailed, Ran
+from grading.box import Box, Ran
 from grading.course_notebook import Course
 from grading.draw import student_seeds
-from grading.exercise import Exercise
 from grading.submission import Step, Submission, make_plan, read_submission
+from grading.warm import BoxFailed, Outline, Warm
 
 CELL_SECONDS = 30.0
 GIVEN_SECONDS = 120.0  # the course's own cells: importing torch on a busy machine
 CHECK_SLACK = 5.0  # a check keeps its own time limit; this much later it is interrupted
+_CHECKS = re.compile(r"""\bcheck\(\s*["'](\d\d\.\d+)["']""")
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,30 @@ class Row:
 
 
 def which_notebook(path: Path, course: Course) -> str | None:
-    """The stem of the course's notebook that `path` is: by the exercises in it, else by name."""
+    """The stem of the course's notebook that `path` is.
+
+    By the exercises in it; where their metadata is gone, by the checks it calls; else by name.
+    """
+    stems = course.stems()
     try:
-        ids = read_submission(path).exercise_ids()
+        submission = read_submission(path)
     except ValueError:
-        ids = set()
-    counts = {
-        stem: sum(exercise.id in ids for exercise in course.exercises(stem))
-        for stem in course.notebooks()
-    }
-    best = max(counts, key=counts.__getitem__, default=None)
-    if best and counts[best]:
-        return best
-    return next((stem for stem in counts if path.stem.startswith(stem)), None)
+        return _by_name(path, stems)
+    called = set(_CHECKS.findall("\n".join(cell.source for cell in submission.cells)))
+    for ids in (submission.exercise_ids(), called):
+        counts = {stem: len(ids & course.exercise_ids(stem)) for stem in stems}
+        best = max(counts, key=counts.__getitem__, default=None)
+        if best and counts[best]:
+            return best
+    return _by_name(path, stems)
+
+
+def _by_name(path: Path, stems: Sequence[str]) -> str | None:
+    return next((stem for stem in stems if stem in path.stem), None)
+
+
+def warm_for(course: Course, threads: int = 0) -> Warm:
+    return Warm(course.checks, course.python_path, threads)
 
 
 def grade_notebook(
@@ -63,26 +74,39 @@ def grade_notebook(
     course: Course | None = None,
     student: str = "",
     cell_seconds: float = CELL_SECONDS,
+    warm: Warm | None = None,
 ) -> list[Row]:
-    """One row an exercise. Raises ValueError if the file is no notebook of this course."""
+    """One row an exercise. Raises ValueError if the file is no notebook of this course.
+
+    `warm` is the process that kernels are forked from; without it one is started and ended.
+    """
     course = course or Course()
     stem = which_notebook(path, course)
     if stem is None:
-        known = ", ".join(course.notebooks())
+        known = ", ".join(course.stems())
         raise ValueError(f"{path} is not an exercise notebook of this course; there are {known}")
-    exercises = course.exercises(stem)
+    if warm is None:
+        with warm_for(course) as warm:
+            return _graded(path, course, stem, student, cell_seconds, warm)
+    return _graded(path, course, stem, student, cell_seconds, warm)
+
+
+def _graded(
+    path: Path, course: Course, stem: str, student: str, cell_seconds: float, warm: Warm
+) -> list[Row]:
+    exercises = warm.outlines(stem)
     try:
         submission = read_submission(path)
     except ValueError as error:
         return [_row(path, e, "error", message=str(error)) for e in exercises]
-    grading = _Grading(path, course, exercises, submission, student, cell_seconds)
+    grading = _Grading(path, course, exercises, submission, student, cell_seconds, warm)
     try:
         return grading.rows(make_plan(course.cells(stem), submission))
     except BoxFailed as error:
         return [_row(path, e, "error", message=str(error)) for e in exercises]
 
 
-def _row(path: Path, exercise: Exercise, status: str, **facts: Any) -> Row:
+def _row(path: Path, exercise: Outline, status: str, **facts: Any) -> Row:
     blank = {"earned": 0.0, "misconception": None, "message": "", "hint_used": 0, "seconds": 0.0}
     return Row(
         notebook=str(path), id=exercise.id, title=exercise.title, points=exercise.points,
@@ -97,12 +121,14 @@ class _Grading:
         self,
         path: Path,
         course: Course,
-        exercises: Sequence[Exercise],
+        exercises: Sequence[Outline],
         submission: Submission,
         student: str,
         cell_seconds: float,
+        warm: Warm,
     ) -> None:
         self.path, self.course, self.submission = path, course, submission
+        self.warm = warm
         self.exercises = {exercise.id: exercise for exercise in exercises}
         self.seeds = student_seeds(student or path.stem)
         self.cell_seconds = cell_seconds
@@ -112,7 +138,7 @@ class _Grading:
     def rows(self, plan: tuple[Sequence[Step], dict[str, str]]) -> list[Row]:
         steps, notes = plan
         rows: dict[str, Row] = {}
-        with Box(self.course.python_path) as self.box:
+        with Box(self.warm) as self.box:
             self._load_checks()
             for step in steps:
                 if step.kind == "check":
@@ -156,16 +182,23 @@ class _Grading:
                 return
 
     def _check(self, step: Step, note: str) -> Row:
-        """Run the course's check cell. Only a fresh token that comes back proves it ran."""
+        """Run the course's check cell, then have what it has seen judged elsewhere.
+
+        Only evidence that carries a fresh token is looked at: it proves that the check ran.
+        """
         exercise = self.exercises[step.exercise_id]
         token, begin = secrets.token_hex(16), time.monotonic()
+        evidence = str(self.box.folder / f"seen-{token[:8]}.json")
         self.box.run(
             "from grading.graded import GradedCheck as check; "
             f"check = check({self.course.checks!r}, {self.seeds!r})",
             GIVEN_SECONDS,
         )
-        ran = self.box.run(step.source, exercise.seconds + CHECK_SLACK, f"check.reply({token!r})")
-        row = self._outcome(exercise, ran, token, note)
+        ran = self.box.run(
+            step.source, exercise.seconds + CHECK_SLACK,
+            f"check.write({exercise.id!r}, {token!r}, {evidence!r})",
+        )  # fmt: skip
+        row = self._outcome(exercise, ran, evidence, token, note)
         if ran.status in ("died", "timeout"):
             self._replay()
         return _row(
@@ -174,33 +207,26 @@ class _Grading:
             seconds=round(time.monotonic() - begin, 3),
         )  # fmt: skip
 
-    def _outcome(self, exercise: Exercise, ran: Ran, token: str, note: str) -> dict[str, Any]:
-        result = _result(ran, token, exercise.id)
-        if result is not None:
-            facts = {key: result[key] for key in ("status", "earned", "misconception")}
-            lines = [note, result["message"]]
-        else:
-            facts, lines = {"status": ran.status}, [note, ran.detail]
-            if ran.status == "ok":
-                facts, lines = {"status": "error"}, [note, "the check did not run to its end"]
+    def _outcome(
+        self, exercise: Outline, ran: Ran, evidence: str, token: str, note: str
+    ) -> dict[str, Any]:
+        facts: dict[str, Any] = {"status": ran.status, "message": ran.detail}
+        if ran.status == "ok":
+            facts = self._judged(exercise, evidence, token)
         own = self.trouble.get(exercise.id)
-        if own and facts["status"] not in ("passed", "partly"):
+        if own and facts["status"] not in ("passed", "partly", "unavailable"):
             # Its own cell is the cause; what the check saw is a consequence.
-            facts = {"status": own.status}
-            lines = [note, f"the exercise's cell did not run to its end: {own.detail}"]
+            detail = f"the exercise's cell did not run to its end: {own.detail}"
+            facts = {"status": own.status, "message": detail}
         elif facts["status"] == "error" and note and ran.detail.startswith("NameError"):
-            facts, lines = {"status": "not_attempted"}, [note]
+            facts = {"status": "not_attempted", "message": ""}
+        lines = (note, facts["message"])
         return facts | {"message": "\n".join(line for line in lines if line)}
 
-
-def _result(ran: Ran, token: str, id: str) -> dict[str, Any] | None:
-    """What the check said, if it really was the check that said it."""
-    if ran.status != "ok" or not ran.answer:
-        return None
-    try:
-        reply = json.loads(ast.literal_eval(ran.answer))
-    except (ValueError, SyntaxError):
-        return None
-    if not isinstance(reply, dict) or reply.get("token") != token:
-        return None
-    return reply["results"].get(id)
+    def _judged(self, exercise: Outline, evidence: str, token: str) -> dict[str, Any]:
+        try:
+            return self.warm.ask(
+                "judge", id=exercise.id, seeds=list(self.seeds), evidence=evidence, token=token
+            )
+        except BoxFailed as error:
+            return {"status": "error", "message": f"the answer could not be judged: {error}"}

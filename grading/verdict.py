@@ -3,38 +3,80 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from grading.attempt import not_attempted
 from grading.deadline import TooLate, deadline
 from grading.draw import Draw
-from grading.exercise import Case, Exercise
+from grading.exercise import Case, Exercise, Part
 from grading.explain import named_mistake
+from grading.hints import hint_for
 from grading.judge import Failure, failures
 from grading.observe import Observation, observe
 from grading.result import Result
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What an answer has shown: all that is needed to judge it, as plain data.
+
+    status: "seen" where the answer was run on the cases; else how far it came
+    (unavailable, not_attempted, wrong, timeout, error) and, as message, why.
+    """
+
+    status: str
+    message: str = ""
+    seen: tuple[Observation, ...] = ()
+
+
 def assess(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> Result:
     """Check `answer`. Whatever the answer does, a Result comes back."""
-    begin = time.perf_counter()
+    seeds, begin = tuple(seeds), time.perf_counter()
+    evidence = collect(exercise, answer, seeds)
+    return conclude(exercise, evidence, seeds, begin)
+
+
+def collect(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> Evidence:
+    """Run `answer` on every case and note what happens. Never raises."""
     try:
         with deadline(exercise.seconds):
-            status, message, mistake, earned = _assess(exercise, answer, seeds)
+            return _collect(exercise, answer, seeds)
     except TooLate:
-        status, mistake, earned = "timeout", None, 0.0
-        message = f"no answer after {exercise.seconds:g} seconds: is there a loop that never ends?"
+        text = f"no answer after {exercise.seconds:g} seconds: is there a loop that never ends?"
+        return Evidence("timeout", text)
     except KeyboardInterrupt:
-        status, mistake, earned = "timeout", None, 0.0
-        message = "stopped by an interrupt before it had answered"
+        return Evidence("timeout", "stopped by an interrupt before it had answered")
     except BaseException as error:  # a check never raises, even where it is at fault itself
-        status, mistake, earned = "error", None, 0.0
-        message = f"the check could not be carried out: {type(error).__name__}: {error}"
-    seconds = round(time.perf_counter() - begin, 3)
+        return Evidence("error", _at_fault(error))
+
+
+def conclude(
+    exercise: Exercise, evidence: Evidence, seeds: Iterable[int], begin: float | None = None
+) -> Result:
+    """Judge what was seen. Runs none of the answer's code, so it may happen elsewhere."""
+    status, message, mistake, earned = evidence.status, evidence.message, None, 0.0
+    failed: tuple[str, ...] = ()
+    try:
+        if status == "seen":
+            with deadline(exercise.seconds):
+                status, message, mistake, earned, failed = _conclude(exercise, evidence, seeds)
+    except TooLate:
+        status, message = "error", "the answer came, but judging it took too long"
+    except KeyboardInterrupt:
+        status, message = "timeout", "stopped by an interrupt before it was judged"
+    except BaseException as error:
+        status, message = "error", _at_fault(error)
+    seconds = 0.0 if begin is None else round(time.perf_counter() - begin, 3)
     return Result(
-        exercise.id, exercise.title, status, exercise.points, earned, message, mistake, seconds
-    )
+        exercise.id, exercise.title, status, exercise.points, earned, message, mistake, seconds,
+        failed,
+    )  # fmt: skip
+
+
+def _at_fault(error: BaseException) -> str:
+    return f"the check could not be carried out: {type(error).__name__}: {error}"
 
 
 def passes(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> bool:
@@ -50,21 +92,31 @@ def passes(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> bool:
     return True
 
 
-def _assess(
-    exercise: Exercise, answer: Any, seeds: Iterable[int]
-) -> tuple[str, str, str | None, float]:
+def _collect(exercise: Exercise, answer: Any, seeds: Iterable[int]) -> Evidence:
     if reason := exercise.unavailable():
-        return "unavailable", reason, None, 0
+        return Evidence("unavailable", reason)
     if not_attempted(answer, exercise.placeholder):
-        return "not_attempted", _invitation(exercise), None, 0
+        return Evidence("not_attempted", _invitation(exercise))
     if answer_problem := _wrong_kind(answer, exercise):
-        return "wrong", answer_problem, None, 0
-    cases = [case for seed in seeds for case in exercise.cases(Draw(seed, exercise.id))]
-    seen = [observe(exercise, answer, case.inputs) for case in cases]
-    found = failures(exercise, cases, seen)
+        return Evidence("wrong", answer_problem)
+    cases = _cases(exercise, seeds)
+    return Evidence("seen", "", tuple(observe(exercise, answer, c.inputs) for c in cases))
+
+
+def _cases(exercise: Exercise, seeds: Iterable[int]) -> list[Case]:
+    return [case for seed in seeds for case in exercise.cases(Draw(seed, exercise.id))]
+
+
+def _conclude(
+    exercise: Exercise, evidence: Evidence, seeds: Iterable[int]
+) -> tuple[str, str, str | None, float, tuple[str, ...]]:
+    cases = _cases(exercise, seeds)
+    if len(cases) != len(evidence.seen):
+        raise ValueError(f"{len(evidence.seen)} of {len(cases)} cases were seen")
+    found = failures(exercise, cases, evidence.seen)
     if not found:
-        return "passed", "", None, exercise.points
-    return _explain(exercise, cases, seen, found)
+        return "passed", "", None, exercise.points, ()
+    return _explain(exercise, cases, evidence.seen, found)
 
 
 def _explain(
@@ -72,7 +124,7 @@ def _explain(
     cases: Sequence[Case],
     seen: Sequence[Observation],
     found: Sequence[Failure],
-) -> tuple[str, str, str | None, float]:
+) -> tuple[str, str, str | None, float, tuple[str, ...]]:
     failed = {failure.part for failure in found}
     earned = sum(part.points for part in exercise.parts if part.name not in failed)
     right = [part.name for part in exercise.parts if part.name not in failed]
@@ -83,10 +135,33 @@ def _explain(
     first = found[0]
     lines.append(f"{first.case.says}: {first.text}.")
     if right:
-        lines.append(f"Right already: {', '.join(right)}.")
-    if not mistake:
-        lines.append(f'hint("{exercise.id}") gives a hint.')
-    return status, "\n".join(lines), mistake.name if mistake else None, earned
+        lines += _credit(exercise, failed)
+    name = mistake.name if mistake else None
+    failed_as = (*(f.part for f in found), *(f.stage for f in found), *([name] if name else []))
+    lines.append(_way_on(exercise, failed_as))
+    return status, "\n".join(lines), name, earned, tuple(dict.fromkeys(failed_as))
+
+
+def _credit(exercise: Exercise, failed: Set[str]) -> list[str]:
+    """Why there are points, and what the others are for."""
+
+    def told(parts: Iterable[Part]) -> str:
+        return ", ".join(
+            f"{part.name} ({part.points:g} {'point' if part.points == 1 else 'points'})"
+            if exercise.points else part.name
+            for part in parts
+        )  # fmt: skip
+
+    right = told(part for part in exercise.parts if part.name not in failed)
+    missing = told(part for part in exercise.parts if part.name in failed)
+    return [f"Right already: {right}.", f"Still missing: {missing}."]
+
+
+def _way_on(exercise: Exercise, failed_as: Sequence[str]) -> str:
+    step = hint_for(exercise.hints, failed_as)
+    if step is None:
+        return f'hint("{exercise.id}") gives a hint.'
+    return f'hint("{exercise.id}", {step}) is about this.'
 
 
 def _invitation(exercise: Exercise) -> str:
