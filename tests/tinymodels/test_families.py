@@ -195,39 +195,3 @@ def test_a_missing_file_and_a_folder(tmp_path):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(values_of("llama-3.1-8b")))
     assert load(folder).name == load(folder / "config.json").name == "some-model"
-
-
-SILENT = {
-    "llama": dict(num_attention_heads=32),
-    "mistral": dict(num_attention_heads=16),
-    "mixtral": {},
-    "qwen2": dict(num_attention_heads=32, use_sliding_window=True, max_window_layers=5),
-    "qwen2_moe": dict(num_attention_heads=16),
-    "qwen3": dict(num_attention_heads=32),
-    "qwen3_moe": {},
-    "gemma": dict(num_attention_heads=16),
-    "gemma2": {},
-    "gemma3_text": {},
-    "gemma4_text": {},
-    "gpt_oss": dict(num_attention_heads=16),
-    "falcon": {},
-    "deepseek_v2": dict(kv_lora_rank=320),
-    "deepseek_v3": dict(kv_lora_rank=320),
-    "deepseek_v32": dict(kv_lora_rank=320),
-    "qwen3_next": {},
-    "minimax": {},
-    "jamba": {},
-}
-
-
-@pytest.mark.parametrize("family", SILENT)
-def test_defaults_are_those_of_the_published_class(family):
-    """What a silent file is read as = what transformers' class fills in for the same file."""
-    transformers = pytest.importorskip("transformers")
-    values = dict(hidden_size=3072, num_hidden_layers=13, num_attention_heads=8)
-    values |= SILENT[family]
-    filled = transformers.AutoConfig.for_model(family, **values).to_dict()
-    silent, spoken = config_from({**values, "model_type": family}), config_from(filled)
-    assert ledger.exact(silent, 100_003) == ledger.exact(spoken, 100_003)
-    assert ledger.per_layer(silent, 9) == ledger.per_layer(spoken, 9)
-    assert silent.context == spoken.context and silent.notes

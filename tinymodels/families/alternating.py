@@ -1,17 +1,20 @@
-"""Gemma and gpt-oss: sliding and full layers take turns; in Gemma 4 late layers own nothing."""
+"""Models in which near and full layers take turns; in some, late layers own nothing.
+
+Gemma 2 and 3, gpt-oss, Command A, OLMo 3 and EXAONE 4 slide; Llama 4 looks back inside chunks;
+in Gemma 3n and 4 the last layers read the rows of earlier ones.
+"""
+
+from dataclasses import replace
 
 from ..config import GQA, Layer, ModelConfig
 from .fields import Fields
-from .plain import Defaults, attention_shapes, layer_kinds, model
+from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_kinds, model
 
 KINDS = ("sliding_attention", "full_attention")
 
 
-def _turns(fields: Fields, count: int, every: int | None, first: str) -> list[str]:
-    """layer_types, or the family's pattern: one full layer in `every`.
-
-    first: which kind opens a turn of two; longer turns end with the full layer.
-    """
+def _turns(fields: Fields, count: int, every: int) -> list[str]:
+    """layer_types, or the family's pattern: one full layer in `every`, the last of each turn."""
     kinds = layer_kinds(fields, count, KINDS)
     if kinds is not None:
         return kinds
@@ -20,49 +23,85 @@ def _turns(fields: Fields, count: int, every: int | None, first: str) -> list[st
     else:
         fields.note(
             f"layer_types is not in the file; the family's pattern is one full layer in {every}, "
-            f"starting with a {first.split('_')[0]} one"
+            "starting with a sliding one"
         )
-    full = every - 1 if first == "sliding_attention" else 0
-    return [KINDS[i % every == full] for i in range(count)]
+    return [KINDS[(i + 1) % every == 0] for i in range(count)]
 
 
-def _alternating(default: Defaults, every: int, first: str = "sliding_attention", tied=True):
-    """A reader of models that alternate and share the same heads in both kinds."""
+def _alternating(default: Defaults, every: int, nullable: bool = False) -> Reader:
+    """A reader of models whose near and full layers have the same heads.
+
+    nullable: the family allows `sliding_window: null`, and then every layer is full.
+    """
 
     def read(fields: Fields) -> ModelConfig:
-        heads, kv_heads, dim = attention_shapes(fields, default)
-        kinds = _turns(fields, fields.layers(), every, first)
-        window = fields.integer("sliding_window", default=default.window)
-        near, far = (Layer(GQA(heads, kv_heads, dim, window=w), None) for w in (window, None))
+        shapes = attention_shapes(fields, default)
+        count = layer_count(fields, default)
+        if nullable and fields.optional("sliding_window", default=default.window) is None:
+            kinds, window = ["full_attention"] * count, None
+        else:
+            kinds = _turns(fields, count, every)
+            window = fields.integer("sliding_window", default=default.window)
+        near, far = (Layer(GQA(*shapes, window=w), None) for w in (window, None))
         layers = tuple(near if kind == "sliding_attention" else far for kind in kinds)
-        return model(fields, layers, default.context, tied=tied)
+        return model(fields, layers, default)
 
     return read
 
 
-def read_gemma(fields: Fields) -> ModelConfig:
-    """The first Gemma: all layers full, heads of 256 whatever the width."""
-    default = Defaults(context=8192, kv_heads=16, head_dim=256)
-    heads, kv_heads, dim = attention_shapes(fields, default)
-    layers = (Layer(GQA(heads, kv_heads, dim), None),) * fields.layers()
-    return model(fields, layers, default.context, tied=True)
+LLAMA4 = Defaults(context=131_072, core=(48, 40, 5120), kv_heads=8, head_dim=128)
 
 
-GEMMA4 = Defaults(context=131_072, kv_heads=4, head_dim=256, window=512)
+def read_llama4(fields: Fields) -> ModelConfig:
+    """Three layers in four look back inside their chunk only, so they keep at most a chunk."""
+    shapes = attention_shapes(fields, LLAMA4)
+    count = layer_count(fields, LLAMA4)
+    chunk = fields.optional("attention_chunk_size", default=8192)
+    kinds = layer_kinds(fields, count, ("chunked_attention", "full_attention"))
+    if kinds is None:
+        kinds = _by_rope(fields, count, chunk)
+    if chunk is None and "chunked_attention" in kinds:
+        fields.refuse("attention_chunk_size is missing", "layer_types has chunked layers")
+    if "chunked_attention" in kinds:
+        fields.note(f"a chunked layer starts anew every {chunk} tokens: it holds at most a chunk")
+    near, far = (Layer(GQA(*shapes, window=w), None) for w in (chunk, None))
+    layers = tuple(near if kind == "chunked_attention" else far for kind in kinds)
+    return model(fields, layers, LLAMA4)
+
+
+def _by_rope(fields: Fields, count: int, chunk: int | None) -> list[str]:
+    """Layers with RoPE (1 in `no_rope_layers`) are chunked, layers without it are full."""
+    marks = fields.values.get("no_rope_layers") or None
+    if marks is None:
+        every = fields.integer("no_rope_layer_interval", default=4)
+        fields.note(f"no_rope_layers is not in the file; the family's default: one in {every}")
+        marks = [int((i + 1) % every != 0) for i in range(count)]
+    else:
+        marks = fields.sequence("no_rope_layers", count, allowed=(0, 1))
+    return ["chunked_attention" if mark and chunk else "full_attention" for mark in marks]
+
+
+GEMMA4 = Defaults(
+    context=131_072, core=(30, 8, 2304), kv_heads=4, head_dim=256, window=512, tied=True
+)
 
 
 def read_gemma4(fields: Fields) -> ModelConfig:
     """Full layers have larger heads of their own, and the last `num_kv_shared_layers` layers read
     the rows of the nearest earlier layer of their kind."""
     heads, kv_heads, dim = attention_shapes(fields, GEMMA4)
-    count = fields.layers()
-    kinds = _turns(fields, count, 6, "sliding_attention")
+    count = layer_count(fields, GEMMA4)
+    kinds = _turns(fields, count, 6)
     if kinds[-1] != "full_attention":
         fields.note(
             "the last layer is full, as the family's class makes it, whatever layer_types says"
         )
         kinds = [*kinds[:-1], "full_attention"]
     window = fields.integer("sliding_window", default=GEMMA4.window)
+    near = GQA(heads, kv_heads, dim, window=window)
+    if fields.has("per_layer_config"):
+        layers = _sharing(fields, kinds, near, replace(near, window=None), 0)
+        return model(fields, _one_by_one(fields, layers), GEMMA4)
     global_dim = fields.integer("global_head_dim", default=512)
     global_heads = kv_heads
     if fields.flag("attention_k_eq_v", default=False):
@@ -70,20 +109,65 @@ def read_gemma4(fields: Fields) -> ModelConfig:
         fields.note(
             "full layers make values from the key projection; both are kept, as keys are turned"
         )
-    own = count - fields.integer("num_kv_shared_layers", default=0, least=0)
+    if heads % global_heads:
+        fields.refuse(
+            f"num_global_key_value_heads is {global_heads}",
+            f"it must divide the {heads} query heads",
+        )
+    far = GQA(heads, global_heads, global_dim)
+    return model(fields, _sharing(fields, kinds, near, far, 0), GEMMA4)
+
+
+def _one_by_one(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Newer files give single layers other heads: per_layer_config, {"05": {"head_dim": 512}}."""
+    own = {}
+    for number, values in fields.group("per_layer_config").items():
+        if not number.isdecimal() or int(number) >= len(layers) or not isinstance(values, dict):
+            fields.refuse(
+                f"per_layer_config holds {number!r}: {values!r}",
+                f"it must map layers, 0 to {len(layers) - 1}, to objects",
+            )
+        own[int(number)] = Fields(values, f"{fields.where}: per_layer_config {number}")
+
+    def changed(i: int, a: GQA) -> GQA:
+        if i not in own:
+            return a
+        kv_heads = own[i].integer("num_key_value_heads", default=a.kv_heads)
+        return replace(
+            a, kv_heads=kv_heads, head_dim=own[i].integer("head_dim", default=a.head_dim)
+        )
+
+    return tuple(replace(x, attention=changed(i, x.attention)) for i, x in enumerate(layers))
+
+
+GEMMA3N = Defaults(
+    context=32_768, core=(35, 8, 2048), kv_heads=2, head_dim=256, window=512, tied=True
+)
+
+
+def read_gemma3n(fields: Fields) -> ModelConfig:
+    """One full layer in five; the last `num_kv_shared_layers` read earlier layers' rows."""
+    shapes = attention_shapes(fields, GEMMA3N)
+    kinds = _turns(fields, layer_count(fields, GEMMA3N), 5)
+    near = GQA(*shapes, window=fields.integer("sliding_window", default=GEMMA3N.window))
+    return model(fields, _sharing(fields, kinds, near, GQA(*shapes), 15), GEMMA3N)
+
+
+def _sharing(fields: Fields, kinds: list[str], near: GQA, far: GQA, shared: int):
+    """The layers; those that share read the latest owner of their kind. shared: how many share
+    where the file is silent."""
+    shared = fields.integer("num_kv_shared_layers", default=shared, least=0)
+    own = len(kinds) - shared
     if own < 1:
         fields.refuse(
-            f"num_kv_shared_layers is {count - own}", f"fewer than {count} layers can share"
+            f"num_kv_shared_layers is {shared}", f"fewer than {len(kinds)} layers can share"
         )
 
     def attention(i: int, kind: str) -> GQA:
         source = None if i < own else _latest(fields, kinds[:own], kind)
-        if kind == "full_attention":
-            return GQA(heads, global_heads, global_dim, kv_source=source)
-        return GQA(heads, kv_heads, dim, window=window, kv_source=source)
+        return replace(far if kind == "full_attention" else near, kv_source=source)
 
-    layers = tuple(Layer(attention(i, kind), None) for i, kind in enumerate(kinds))
-    return model(fields, layers, GEMMA4.context, tied=True)
+    return tuple(Layer(attention(i, kind), None) for i, kind in enumerate(kinds))
 
 
 def _latest(fields: Fields, kinds: list[str], kind: str) -> int:
@@ -93,16 +177,39 @@ def _latest(fields: Fields, kinds: list[str], kind: str) -> int:
     return len(kinds) - 1 - kinds[::-1].index(kind)
 
 
-_GEMMA3 = _alternating(Defaults(context=131_072, kv_heads=4, head_dim=256, window=4096), every=6)
+_GEMMA3 = _alternating(
+    Defaults(context=131_072, core=(26, 8, 2304), kv_heads=4, head_dim=256, window=4096, tied=True),
+    every=6,
+)
 
-READERS = {
-    "gemma": read_gemma,
-    "gemma2": _alternating(Defaults(context=8192, kv_heads=4, head_dim=256, window=4096), every=2),
+READERS: dict[str, Reader] = {
+    "gemma": full(
+        Defaults(context=8192, core=(28, 16, 3072), kv_heads=16, head_dim=256, tied=True)
+    ),
+    "gemma2": _alternating(
+        Defaults(
+            context=8192, core=(26, 8, 2304), kv_heads=4, head_dim=256, window=4096, tied=True
+        ),
+        every=2,
+    ),
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
+    "gemma3n": read_gemma3n,
+    "gemma3n_text": read_gemma3n,
     "gemma4": read_gemma4,
     "gemma4_text": read_gemma4,
     "gpt_oss": _alternating(
-        Defaults(context=131_072, kv_heads=8, head_dim=64, window=128), every=2, tied=False
+        Defaults(context=131_072, core=(36, 64, 2880), kv_heads=8, head_dim=64, window=128), every=2
+    ),
+    "llama4": read_llama4,
+    "llama4_text": read_llama4,
+    "cohere2": _alternating(
+        Defaults(context=8192, core=(40, 64, 8192), window=4096, tied=True), every=4
+    ),
+    "olmo3": _alternating(Defaults(context=2048, core=(32, 32, 4096), window=4096), every=4),
+    "exaone4": _alternating(
+        Defaults(context=2048, core=(32, 32, 4096), kv_heads=32, window=4096),
+        every=4,
+        nullable=True,
     ),
 }

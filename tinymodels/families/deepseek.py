@@ -2,7 +2,7 @@
 
 from ..config import MLA, Dense, Indexer, Layer, ModelConfig, MoE, Rope, Yarn
 from .fields import Fields
-from .plain import model
+from .plain import Defaults, model
 
 EXPERT_FIELDS = (
     "intermediate_size",
@@ -51,7 +51,8 @@ def _latent(scoring: str, context: int, indexed: bool = False):
         )
         count = fields.layers()
         layers = tuple(Layer(attention, ffn) for ffn in _feed_forward(fields, count, scoring))
-        return model(fields, layers, context, norm_eps=fields.number("rms_norm_eps", default=1e-6))
+        eps = fields.number("rms_norm_eps", default=1e-6)
+        return model(fields, layers, Defaults(context), norm_eps=eps)
 
     return read
 

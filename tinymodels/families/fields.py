@@ -25,6 +25,7 @@ class Fields:
 
     def __init__(self, values: dict[str, Any], where: str, outer: dict[str, Any] | None = None):
         self.values, self.where, self.outer = values, where, outer or {}
+        self.nested = outer is not None
         self.notes: list[str] = []
 
     # ------------------------------------------------------------ reading
@@ -48,14 +49,22 @@ class Fields:
             else None
         )
 
-    def layers(self, *names: str) -> int:
+    def core(self, *names: str, default: int | None = None) -> int:
+        """An integer >= 1 that a file of its own always states: layers, heads, width.
+
+        A nested text_config is written with only what differs from the family's class, so there,
+        and only there, the class's default is taken.
+        """
+        if default is None or not self.nested:
+            return self.integer(*names)
+        return self.integer(*names, default=default)
+
+    def layers(self, *names: str, default: int | None = None) -> int:
         """The number of layers."""
-        count = self.integer(*(names or ("num_hidden_layers",)))
+        names = names or ("num_hidden_layers",)
+        count = self.core(*names, default=default)
         if count > MOST_LAYERS:
-            self.refuse(
-                f"{names[0] if names else 'num_hidden_layers'} is {count}",
-                f"at most {MOST_LAYERS} are read",
-            )
+            self.refuse(f"{names[0]} is {count}", f"at most {MOST_LAYERS} are read")
         return count
 
     def number(self, *names: str, default: Any = _REQUIRED) -> float:

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from ..config import ModelConfig
-from . import alternating, deepseek, deepseek_v4, falcon, hybrid, plain
+from . import alternating, deepseek, deepseek_v4, early, hybrid, latent, plain
 from .fields import Fields
 
 READERS = {
     **plain.READERS,
     **alternating.READERS,
-    **falcon.READERS,
+    **early.READERS,
+    **latent.READERS,
     **deepseek.READERS,
     **deepseek_v4.READERS,
     **hybrid.READERS,
@@ -38,7 +39,7 @@ def config_from(values: dict[str, Any], name: str = "config.json") -> ModelConfi
         raise ValueError(f"{name}: a configuration is a JSON object, not {_kind(values)}")
     inner, outer = _nested(values, name)
     family = _family(inner, values, name)
-    fields = Fields(inner, name, outer)
+    fields = Fields(inner, name, None if inner is values else outer)
     if inner.get("is_encoder_decoder") is True:
         fields.refuse("is_encoder_decoder is true", "only decoder-only models are counted")
     try:

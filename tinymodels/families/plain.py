@@ -1,5 +1,6 @@
-"""Llama and its kin: every layer keeps keys and values of the same heads, sliding or not."""
+"""Models in which every layer attends alike: Llama and its kin, with or without a window."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..config import GQA, Dense, Layer, ModelConfig, Rope
@@ -10,18 +11,25 @@ from .fields import Fields
 class Defaults:
     """What a family's published configuration class takes where a file is silent.
 
+    core: (layers, query heads, width), taken in a nested text_config only (`Fields.core`).
     kv_heads None: as many as query heads. head_dim None: width / heads. window None: none.
     """
 
     context: int
+    core: tuple[int, int, int] | tuple[None, None, None] = (None, None, None)
     kv_heads: int | None = None
     head_dim: int | None = None
     window: int | None = None
+    tied: bool = False
+
+
+def layer_count(fields: Fields, default: Defaults) -> int:
+    return fields.layers(default=default.core[0])
 
 
 def attention_shapes(fields: Fields, default: Defaults) -> tuple[int, int, int]:
     """(query heads, kv heads, head dim), and whether they fit together."""
-    heads = fields.integer("num_attention_heads")
+    heads = fields.core("num_attention_heads", default=default.core[1])
     if fields.has("num_key_value_heads"):
         kv_heads = fields.integer("num_key_value_heads")
     else:
@@ -31,17 +39,17 @@ def attention_shapes(fields: Fields, default: Defaults) -> tuple[int, int, int]:
         fields.refuse(
             f"num_key_value_heads is {kv_heads}", f"it must divide the {heads} query heads"
         )
-    return heads, kv_heads, head_dim(fields, heads, default.head_dim)
+    return heads, kv_heads, head_dim(fields, heads, default)
 
 
-def head_dim(fields: Fields, heads: int, default: int | None = None) -> int:
+def head_dim(fields: Fields, heads: int, default: Defaults) -> int:
     """head_dim where stated, else the family's default, else width / heads."""
     if fields.has("head_dim"):
         return fields.integer("head_dim")
-    if default is not None:
-        fields.note(f"head_dim is not in the file; the family's default is {default}")
-        return default
-    width = fields.integer("hidden_size")
+    if default.head_dim is not None:
+        fields.note(f"head_dim is not in the file; the family's default is {default.head_dim}")
+        return default.head_dim
+    width = fields.core("hidden_size", default=default.core[2])
     if width % heads:
         fields.refuse(
             f"hidden_size is {width} and num_attention_heads {heads}",
@@ -55,26 +63,29 @@ def layer_kinds(fields: Fields, count: int, kinds: tuple[str, ...]) -> list[str]
     return fields.sequence("layer_types", count, allowed=kinds)
 
 
-def model(fields: Fields, layers: tuple[Layer, ...], context: int, **more) -> ModelConfig:
+def model(fields: Fields, layers: tuple[Layer, ...], default: Defaults, **more) -> ModelConfig:
     """The model of these layers; names and notes are filled in by `config_from`."""
     return ModelConfig(
         name="config",
         vocab=fields.integer("vocab_size") if fields.has("vocab_size") else None,
-        width=fields.integer("hidden_size") if fields.has("hidden_size") else None,
+        width=fields.integer("hidden_size") if fields.has("hidden_size") else default.core[2],
         layers=layers,
-        context=fields.integer("max_position_embeddings", default=context),
-        tied=fields.flag("tie_word_embeddings", default=more.pop("tied", False)),
+        context=fields.integer("max_position_embeddings", default=default.context),
+        tied=fields.flag("tie_word_embeddings", default=default.tied),
         **more,
     )
 
 
 # ---------------------------------------------------------------- the families
 
+Reader = Callable[[Fields], ModelConfig]
+
+LLAMA = Defaults(context=2048, core=(32, 32, 4096))
+
 
 def read_llama(fields: Fields) -> ModelConfig:
     """Llama 1 to 3, DeepSeek 67B: described whole, so it can be built as well as counted."""
-    default = Defaults(context=2048)
-    heads, kv_heads, dim = attention_shapes(fields, default)
+    heads, kv_heads, dim = attention_shapes(fields, LLAMA)
     rope = Rope(dim, theta=rope_theta(fields), pairs="half")
     attention = GQA(heads, kv_heads, dim, rope=rope)
     described = fields.has("intermediate_size") and not fields.flag("attention_bias", default=False)
@@ -83,9 +94,9 @@ def read_llama(fields: Fields) -> ModelConfig:
         ffn = Dense(
             fields.integer("intermediate_size"), bias=fields.flag("mlp_bias", default=False)
         )
-    layers = (Layer(attention, ffn),) * fields.layers()
+    layers = (Layer(attention, ffn),) * layer_count(fields, LLAMA)
     eps = fields.number("rms_norm_eps", default=1e-6)
-    return model(fields, layers, default.context, norm_eps=eps)
+    return model(fields, layers, LLAMA, norm_eps=eps)
 
 
 def rope_theta(fields: Fields, default: float = 10_000.0) -> float:
@@ -100,67 +111,151 @@ def rope_theta(fields: Fields, default: float = 10_000.0) -> float:
     return fields.number("rope_theta", default=default)
 
 
-def _sliding(default: Defaults):
-    """A reader of models whose layers all slide, or none: by `sliding_window` alone."""
+def full(default: Defaults) -> Reader:
+    """A reader of models whose layers all keep everything."""
 
     def read(fields: Fields) -> ModelConfig:
-        heads, kv_heads, dim = attention_shapes(fields, default)
-        window = fields.optional("sliding_window", default=default.window)
-        count = fields.layers()
-        kinds = layer_kinds(fields, count, ("full_attention", "sliding_attention"))
-        return model(
-            fields, _layers(fields, count, kinds, heads, kv_heads, dim, window), default.context
-        )
+        attention = GQA(*attention_shapes(fields, default))
+        return model(fields, (Layer(attention, None),) * layer_count(fields, default), default)
 
     return read
 
 
-def _layers(fields, count, kinds, heads, kv_heads, dim, window) -> tuple[Layer, ...]:
-    """One layer a kind; without kinds all slide where there is a window."""
-    if kinds is None:
-        return (Layer(GQA(heads, kv_heads, dim, window=window), None),) * count
-    if window is None and "sliding_attention" in kinds:
-        fields.refuse("sliding_window is missing", "layer_types has sliding layers")
-    return tuple(
-        Layer(
-            GQA(heads, kv_heads, dim, window=window if kind == "sliding_attention" else None), None
-        )
-        for kind in kinds
-    )
-
-
-def _qwen(default: Defaults):
-    """A reader of Qwen 2 and 3: the window counts only with `use_sliding_window`, and then only
-    from layer `max_window_layers` on."""
+def sliding(default: Defaults) -> Reader:
+    """A reader of models whose layers all slide, or none: by `sliding_window` alone."""
 
     def read(fields: Fields) -> ModelConfig:
-        heads, kv_heads, dim = attention_shapes(fields, default)
-        count = fields.layers()
+        shapes = attention_shapes(fields, default)
+        window = fields.optional("sliding_window", default=default.window)
+        count = layer_count(fields, default)
+        kinds = layer_kinds(fields, count, ("full_attention", "sliding_attention"))
+        return model(fields, by_kind(fields, count, kinds, shapes, window), default)
+
+    return read
+
+
+def by_kind(fields, count, kinds, shapes, window) -> tuple[Layer, ...]:
+    """One layer a kind; without kinds all slide where there is a window."""
+    near, far = (Layer(GQA(*shapes, window=w), None) for w in (window, None))
+    if kinds is None:
+        return (near,) * count
+    if window is None and "sliding_attention" in kinds:
+        fields.refuse("sliding_window is missing", "layer_types has sliding layers")
+    return tuple(near if kind == "sliding_attention" else far for kind in kinds)
+
+
+def switched(default: Defaults, slides: Callable[[int, int], bool], first: int | None = 28):
+    """A reader of Qwen 2 and 3 and others with a switch: `use_sliding_window` must be true for
+    `sliding_window` to count.
+
+    slides(layer, first): which layers slide then, where `layer_types` does not say so. first:
+    the default of `max_window_layers`; None: the family has no such field.
+    """
+
+    def read(fields: Fields) -> ModelConfig:
+        shapes = attention_shapes(fields, default)
+        count = layer_count(fields, default)
         kinds = layer_kinds(fields, count, ("full_attention", "sliding_attention"))
         window = None
         if fields.flag("use_sliding_window", default=False):
             window = fields.optional("sliding_window", default=default.window)
-            first = fields.integer("max_window_layers", default=28, least=0)
+            start = 0
+            if first is not None:
+                start = fields.integer("max_window_layers", default=first, least=0)
             if kinds is None and window is not None:
-                kinds = [
-                    "full_attention" if i < first else "sliding_attention" for i in range(count)
-                ]
+                turns = [slides(i, start) for i in range(count)]
+                kinds = ["sliding_attention" if turn else "full_attention" for turn in turns]
         elif kinds and "sliding_attention" in kinds:
             fields.refuse(
                 "layer_types has sliding layers", "use_sliding_window says there are none"
             )
-        layers = _layers(fields, count, kinds, heads, kv_heads, dim, window)
-        return model(fields, layers, default.context)
+        return model(fields, by_kind(fields, count, kinds, shapes, window), default)
 
     return read
 
 
-READERS = {
+def _from(layer: int, first: int) -> bool:
+    return layer >= first
+
+
+def _fourth(layer: int, first: int) -> bool:
+    return (layer + 1) % 4 == 0
+
+
+def _every_other_before(layer: int, first: int) -> bool:
+    return layer % 2 == 0 and layer < first
+
+
+QWEN2_VL = Defaults(context=32_768, core=(80, 64, 8192), kv_heads=8, window=4096)
+QWEN3_VL = Defaults(context=128_000, core=(32, 32, 4096), kv_heads=32, head_dim=128)
+QWEN3_VL_MOE = Defaults(context=128_000, core=(24, 16, 2048), kv_heads=16, tied=True)
+
+READERS: dict[str, Reader] = {
     "llama": read_llama,
-    "mistral": _sliding(Defaults(context=131_072, kv_heads=8, window=4096)),
-    "mixtral": _sliding(Defaults(context=131_072, kv_heads=8)),
-    "qwen2": _qwen(Defaults(context=32_768, kv_heads=32, window=4096)),
-    "qwen2_moe": _qwen(Defaults(context=32_768, kv_heads=16, window=4096)),
-    "qwen3": _qwen(Defaults(context=32_768, kv_heads=32, head_dim=128, window=4096)),
-    "qwen3_moe": _qwen(Defaults(context=32_768, kv_heads=4, window=4096)),
+    "deepseek": full(LLAMA),  # DeepSeekMoE 16B: its experts are not described
+    "internlm2": full(Defaults(context=2048)),
+    "baichuan": full(Defaults(context=4096)),
+    "mistral": sliding(
+        Defaults(context=131_072, core=(32, 32, 4096), kv_heads=8, window=4096),
+    ),
+    "ministral": sliding(Defaults(context=131_072, core=(32, 32, 4096), kv_heads=8, window=4096)),
+    "ministral3": sliding(Defaults(context=262_144, core=(34, 32, 4096), kv_heads=8, head_dim=128)),
+    "mixtral": sliding(Defaults(context=131_072, core=(32, 32, 4096), kv_heads=8)),
+    "qwen2": switched(
+        Defaults(context=32_768, core=(32, 32, 4096), kv_heads=32, window=4096), _from
+    ),
+    "qwen2_moe": switched(
+        Defaults(context=32_768, core=(24, 16, 2048), kv_heads=16, window=4096),
+        _every_other_before,
+    ),
+    "qwen2_vl": switched(QWEN2_VL, _from, first=80),
+    "qwen2_vl_text": switched(QWEN2_VL, _from, first=80),
+    "qwen2_5_vl": switched(QWEN2_VL, _from, first=80),
+    "qwen2_5_vl_text": switched(QWEN2_VL, _from, first=80),
+    "qwen2_5_omni_text": switched(
+        Defaults(context=32_768, core=(28, 28, 3584), kv_heads=4, window=32_768, tied=True), _from
+    ),
+    "qwen3": switched(
+        Defaults(context=32_768, core=(32, 32, 4096), kv_heads=32, head_dim=128, window=4096),
+        _from,
+    ),
+    "qwen3_moe": switched(
+        Defaults(context=32_768, core=(24, 32, 2048), kv_heads=4, window=4096), _from, first=None
+    ),
+    "qwen3_vl": full(QWEN3_VL),
+    "qwen3_vl_text": full(QWEN3_VL),
+    "qwen3_vl_moe": full(QWEN3_VL_MOE),
+    "qwen3_vl_moe_text": full(QWEN3_VL_MOE),
+    "phi": full(Defaults(context=2048, core=(24, 32, 2048))),
+    "phi3": sliding(Defaults(context=4096, core=(32, 32, 3072))),
+    "phimoe": sliding(Defaults(context=131_072, core=(32, 32, 4096), kv_heads=8)),
+    "phi4_multimodal": sliding(Defaults(context=131_072, core=(32, 32, 3072), kv_heads=8)),
+    "phi4mm": sliding(Defaults(context=131_072, core=(32, 32, 3072), kv_heads=8)),
+    "glm": full(Defaults(context=131_072, core=(40, 32, 4096), kv_heads=2, head_dim=128)),
+    "glm4": full(Defaults(context=131_072, core=(40, 32, 4096), kv_heads=2, head_dim=128)),
+    "glm4v_text": full(Defaults(context=32_768, core=(40, 32, 4096), kv_heads=2)),
+    "glm4_moe": full(Defaults(context=131_072, kv_heads=8)),
+    "glm4v_moe_text": full(Defaults(context=65_536, kv_heads=8)),
+    "minimax_m2": full(Defaults(context=196_608, core=(62, 48, 3072), kv_heads=8, head_dim=128)),
+    "cohere": full(Defaults(context=8192, core=(40, 64, 8192), tied=True)),
+    "olmo": full(Defaults(context=2048, core=(32, 32, 4096))),
+    "olmo2": full(Defaults(context=2048, core=(32, 32, 4096))),
+    "olmoe": full(Defaults(context=4096, core=(16, 16, 2048))),
+    "flex_olmo": full(Defaults(context=4096, core=(32, 32, 4096))),
+    "starcoder2": sliding(Defaults(context=4096, core=(30, 24, 3072), kv_heads=2, tied=True)),
+    "nemotron": full(Defaults(context=4096, core=(32, 48, 6144))),
+    "stablelm": full(Defaults(context=4096, core=(32, 32, 2560), kv_heads=32)),
+    "granite": full(Defaults(context=2048, core=(32, 32, 4096))),
+    "granitemoe": full(Defaults(context=2048, core=(32, 32, 4096))),
+    "seed_oss": full(Defaults(context=524_288, core=(64, 80, 4096), kv_heads=8, head_dim=128)),
+    "hunyuan_v1_dense": full(Defaults(context=2048, core=(32, 32, 4096))),
+    "hunyuan_v1_moe": full(Defaults(context=2048, core=(32, 32, 4096))),
+    "ernie4_5": full(
+        Defaults(context=131_072, core=(18, 16, 1024), kv_heads=2, head_dim=128, tied=True)
+    ),
+    "ernie4_5_moe": full(Defaults(context=131_072, core=(28, 20, 2560), kv_heads=4, tied=True)),
+    "apertus": full(Defaults(context=65_536, core=(32, 32, 4096))),
+    "smollm3": switched(  # layers without RoPE slide, if any do
+        Defaults(context=32_768, core=(36, 16, 2048), kv_heads=4, tied=True), _fourth, first=None
+    ),
 }
