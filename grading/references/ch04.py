@@ -59,7 +59,7 @@ def least_gap(x_BTX, gate_EX, bias_E, top_k: int) -> float:
 def updated_bias(bias_E, experts_BTk, gamma: float) -> np.ndarray:
     """Compared as whole numbers: load x E against the number of all choices."""
     chosen = np.ravel(experts_BTk).tolist()
-    bias = np.array(bias_E, np.float64)
+    bias = np.asarray(bias_E, np.float64).copy()
     for e in range(len(bias)):
         mine = chosen.count(e) * len(bias)
         bias[e] += gamma * ((mine < len(chosen)) - (mine > len(chosen)))
