@@ -17,6 +17,14 @@ def trace(model):
 
 
 @pytest.fixture(scope="session")
+def readings(model):
+    """Two texts of different length; the second is shorter."""
+    from tinymodels.widgets import lens_reading
+
+    return [lens_reading(model, ids, pieces) for ids in ((0, 1, 3, 4, 6, 7), (*PROMPT, 2))]
+
+
+@pytest.fixture(scope="session")
 def recording():
     """Three pieces, two texts, each with one change of either kind; the numbers are made up."""
     from tinymodels.widgets.additions import PLAIN, Recording, Run, Text
@@ -33,7 +41,24 @@ def recording():
     return Recording(("embedding", "attention 0", "ffn 0"), texts)
 
 
-@pytest.fixture(params=["explorer", "ladder", "xray", "ledger", "additions"])
+@pytest.fixture(scope="session")
+def balance():
+    """A router of seven experts, six batches of eleven tokens, three sizes of step."""
+    import torch
+
+    from tinymodels.config import MoE
+    from tinymodels.moe import Router
+    from tinymodels.widgets.router_load import record
+
+    config = MoE(8, 7, 2, scoring="sqrtsoftplus", selection_bias=True, normalise=True)
+    router = Router(5, config)
+    draw = torch.Generator().manual_seed(2)
+    router.gate.weight.data.normal_(generator=draw)
+    batches = [0.6 + torch.randn(11, 5, generator=draw) for _ in range(6)]
+    return record(router, batches, gammas=(0.0, 0.01, 0.2))
+
+
+@pytest.fixture(params=["explorer", "ladder", "xray", "ledger", "lens", "additions", "router"])
 def widget(request):
     from tinymodels import widgets
 
@@ -44,7 +69,11 @@ def widget(request):
             return widgets.Ladder()
         case "xray":
             return widgets.XRay(request.getfixturevalue("trace"))
+        case "lens":
+            return widgets.LogitLens(request.getfixturevalue("readings"))
         case "additions":
             return widgets.Additions(request.getfixturevalue("recording"))
+        case "router":
+            return widgets.RouterLoad(request.getfixturevalue("balance"))
         case "ledger":
             return widgets.ledger_widget(through="12")

@@ -3,7 +3,9 @@
     explorer.py       layers, heads, bytes, context -> bytes a token and in all
     ladder.py         from 389,120 bytes a token to 890, one idea at a time
     xray.py           a decode, step by step: rows written, read, computed again
+    lens.py           what a model would say after each layer, at each token
     additions.py      what each layer adds to the stream, and what changes without it
+    router_load.py    how many choices fall on each expert while a bias evens them out
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
@@ -18,7 +20,10 @@ _HOMES = {
     "Ladder": "ladder",
     "XRay": "xray",
     "record": "xray",
+    "LogitLens": "lens",
+    "lens_reading": "lens",
     "Additions": "additions",
+    "RouterLoad": "router_load",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",
