@@ -120,7 +120,8 @@ def unavoidable(name: str, shape, inputs: dict) -> dict[str, int]:
 
 def sdpa(shape, inputs: dict):
     """Torch's own attention on the same inputs as a call without arguments, or None."""
-    if "query_BTHD" not in inputs or inputs["window"] or inputs["lengths"] is not None:
+    same = {"query_BTHD", "key_BSKD", "value_BSKD", "window", "lengths"}
+    if set(inputs) != same or inputs["window"] or inputs["lengths"] is not None:
         return None
     from torch.nn.attention.bias import causal_lower_right
 

@@ -13,11 +13,10 @@ needed, for one token. So the kernel is built around reading each of them once.
 - A sequence has one new token, so there are only B * K groups, fewer programs than a GPU
   has processors. The entries are therefore cut into splits that are worked on at the
   same time, each with its own maximum and sum; a second kernel merges them
-  (split-KV, or "Flash-Decoding"; Dao et al., 2023).
-
-Two splits with outputs o_1, o_2 and log-sum-exps e_1, e_2 merge exactly:
-
-    e = log(exp(e_1) + exp(e_2)),    o = exp(e_1 - e) * o_1 + exp(e_2 - e) * o_2
+  (`kernels.split_kv`).
+- A server does not know how long a text will get, so it does not keep one long piece of
+  memory for it. Entries lie in pages of P rows, anywhere in a pool, and a block table says
+  where: entry s of text b is row s % P of page table[b, s // P] (`kernels.pages`).
 """
 
 from __future__ import annotations
@@ -31,13 +30,14 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import AttentionShape as Shape
 from kernels.backend import tl, triton
+from kernels.pages import PagedShape, check_table, laid_out
+from kernels.split_kv import LARGEST_MERGE, _merge_splits, default_splits
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD_DIM = 256
-LARGEST_MERGE = 16_384  # splits times value head dim: fp32 numbers of one merging program
 
 
 def decode_attention(
@@ -48,6 +48,7 @@ def decode_attention(
     scale: float | None = None,
     window: int | None = None,
     lengths: Int[Tensor, " B"] | None = None,
+    block_table: Int[Tensor, "B J"] | None = None,
     splits: int | None = None,
     impl: str | None = None,
 ) -> Float[Tensor, "B 1 H Dv"]:
@@ -60,14 +61,17 @@ def decode_attention(
         window: see only the last `window` valid entries.
         lengths: valid entries of each row of the batch; S if None. What lies beyond is
             never read. A row of length 0 gives zeros.
+        block_table: the pages of each row, in order; key and value are then a pool of pages
+            [N, P, K, D], and S is J * P. Places that no visible entry needs may hold anything.
         splits: how many parts the entries are cut into; chosen from the shapes if None.
         impl: "triton", "torch" or None (see `kernels.backend`).
 
     Returns the output in the query's dtype; sums are in fp32.
     Raises ValueError naming the argument, its shape and what was expected.
     """
-    sizes = arguments.match(query=("B T H D", query_BTHD), key=("B S K D", key_BSKD),
-                            value=("B S K Dv", value_BSKD))
+    lead = "B S" if block_table is None else "N P"
+    sizes = arguments.match(query=("B T H D", query_BTHD), key=(f"{lead} K D", key_BSKD),
+                            value=(f"{lead} K Dv", value_BSKD))
     if sizes["T"] != 1:
         raise ValueError(f"query has shape {tuple(query_BTHD.shape)}: T is {sizes['T']}, expected "
                          "1 new token; flash_attention takes several")
@@ -75,17 +79,23 @@ def decode_attention(
     arguments.window_size(window)
     if splits is not None and (not isinstance(splits, int) or splits < 1):
         raise ValueError(f"splits is {splits!r}; expected None or a whole number of at least 1")
+    if block_table is not None:
+        check_table(block_table, sizes, lengths, window, query_BTHD.device)
+        sizes["S"] = block_table.shape[1] * sizes["P"]
     lengths_B = arguments.entry_counts(lengths, sizes["B"], sizes["S"], query_BTHD.device)
     scale = 1 / math.sqrt(sizes["D"]) if scale is None else float(scale)
     tensors = {"query": query_BTHD, "key": key_BSKD, "value": value_BSKD}
     if not backend.use_triton(impl, DTYPES, **tensors):
+        if block_table is not None:
+            key_BSKD, value_BSKD = (laid_out(x, block_table) for x in (key_BSKD, value_BSKD))
         return twin(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B)
     arguments.head_dims(LARGEST_HEAD_DIM, query=sizes["D"], value=sizes["Dv"])
     most = LARGEST_MERGE // arguments.power_of_two(sizes["Dv"], 16)
     if splits is not None and splits > most:
         raise ValueError(f"splits is {splits}; one program merges at most {most} of them at a "
                          f"value head dim of {sizes['Dv']}")
-    return _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, sizes)
+    return _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, block_table,
+                   splits, sizes)
 
 
 def twin(query_BTHD, key_BSKD, value_BSKD, scale, window=None, lengths_B=None):
@@ -113,8 +123,8 @@ def twin(query_BTHD, key_BSKD, value_BSKD, scale, window=None, lengths_B=None):
 
 @triton.jit
 def _attend_split(
-    query, key, value, lengths, partial, partial_lse,
-    scale, entries, splits, window,
+    query, key, value, lengths, table, partial, partial_lse,
+    scale, entries, splits, window, page, table_b, table_j,
     query_b, query_h, query_d, key_b, key_s, key_k, key_d, value_b, value_s, value_k, value_d,
     KV_HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
     BLOCK_G: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
@@ -149,9 +159,13 @@ def _attend_split(
     for start in range(begin, end, BLOCK_S):
         entry = start + tl.arange(0, BLOCK_S)
         there = entry < end
-        entry_at = entry.to(tl.int64)[:, None]
-        key_SD = tl.load(key + batch * key_b + head * key_k + entry_at * key_s
-                         + dim[None, :] * key_d,
+        row_S, entry_S = tl.zeros_like(entry) + batch, entry.to(tl.int64)
+        if table is not None:  # the row is a page, and the entry a row of it
+            row_S = tl.load(table + batch * table_b + entry // page * table_j, mask=there,
+                            other=0).to(tl.int64)
+            entry_S = entry_S % page
+        key_S = key + row_S * key_b + head * key_k + entry_S * key_s
+        key_SD = tl.load(key_S[:, None] + dim[None, :] * key_d,
                          mask=there[:, None] & (dim[None, :] < DIM), other=0.0)
         score_GS = tl.dot(query_GD, tl.trans(key_SD), input_precision="ieee") * scale
         score_GS = tl.where(there[None, :], score_GS, -float("inf"))
@@ -161,8 +175,8 @@ def _attend_split(
         weight_GS = tl.exp(score_GS - higher_G[:, None])
         total_G = total_G * shrink_G + tl.sum(weight_GS, 1)
         # The mask keeps NaN out of unused slots: a weight of 0 times NaN is NaN.
-        value_SV = tl.load(value + batch * value_b + head * value_k + entry_at * value_s
-                           + value_dim[None, :] * value_d,
+        value_S = value + row_S * value_b + head * value_k + entry_S * value_s
+        value_SV = tl.load(value_S[:, None] + value_dim[None, :] * value_d,
                            mask=there[:, None] & (value_dim[None, :] < VALUE_DIM), other=0.0)
         output_GV = output_GV * shrink_G[:, None] + tl.dot(
             weight_GS.to(value_SV.dtype), value_SV, input_precision="ieee")
@@ -178,34 +192,7 @@ def _attend_split(
     tl.store(partial_lse + program.to(tl.int64) * GROUP + group, lse_G, mask=group < GROUP)
 
 
-@triton.jit
-def _merge_splits(
-    partial, partial_lse, output, splits,
-    GROUP: tl.constexpr, VALUE_DIM: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr,
-):
-    """One program: the splits of one query head, weighed by their log-sum-exps."""
-    program = tl.program_id(0).to(tl.int64)  # (b * K + k) * G + g, that is b * H + h
-    row = program // GROUP
-    member = program % GROUP
-    split = tl.arange(0, BLOCK_N)
-    value_dim = tl.arange(0, BLOCK_V)
-    at = (row * splits + split) * GROUP + member
-    lse_N = tl.load(partial_lse + at, mask=split < splits, other=-float("inf"))
-    highest = tl.max(lse_N, 0)
-    # All splits may be empty: -inf minus -inf is NaN, so the maximum is replaced by 0.
-    highest = tl.where(highest == -float("inf"), 0.0, highest)
-    weight_N = tl.exp(lse_N - highest)
-    total = tl.sum(weight_N, 0)
-    partial_NV = tl.load(partial + at[:, None] * VALUE_DIM + value_dim[None, :],
-                         mask=(split[:, None] < splits) & (value_dim[None, :] < VALUE_DIM),
-                         other=0.0)
-    output_V = tl.sum(partial_NV * weight_N[:, None], 0) / tl.where(total > 0, total, 1.0)
-    tl.store(output + program * VALUE_DIM + value_dim, output_V.to(output.dtype.element_ty),
-             mask=value_dim < VALUE_DIM)
-
-
-def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, sizes):
+def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, table_BJ, splits, sizes):
     B, S, H, K, D, Dv = (sizes[letter] for letter in ("B", "S", "H", "K", "D", "Dv"))
     blocks = _blocks(S, H // K, D, Dv, query_BTHD.dtype)
     if splits is None:
@@ -216,8 +203,9 @@ def _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, splits, 
     output = query_BTHD.new_empty(B, 1, H, Dv)
     query_strides = [query_BTHD.stride(axis) for axis in (0, 2, 3)]
     _attend_split[(B * K * splits,)](
-        query_BTHD, key_BSKD, value_BSKD, lengths_B, partial, partial_lse,
-        scale, S, splits, S if window is None else min(window, S),
+        query_BTHD, key_BSKD, value_BSKD, lengths_B, table_BJ, partial, partial_lse,
+        scale, S, splits, S if window is None else min(window, S), sizes.get("P", 1),
+        *((0, 0) if table_BJ is None else table_BJ.stride()),
         *query_strides, *key_BSKD.stride(), *value_BSKD.stride(), **options)
     _merge_splits[(B * H,)](partial, partial_lse, output, splits, GROUP=H // K, VALUE_DIM=Dv,
                             BLOCK_N=arguments.power_of_two(splits), BLOCK_V=blocks["BLOCK_V"])
@@ -241,20 +229,14 @@ def _blocks(entries, group, dim, value_dim, dtype):
                 BLOCK_V=block_v, num_warps=warps, num_stages=stages)
 
 
-def default_splits(batch, entries, kv_heads, blocks, device) -> int:
-    """Enough splits that every processor of the GPU has two programs, at most one a block
-    of entries, and no more than the merge can hold in registers."""
-    wanted = -(-2 * backend.processors(device) // (batch * kv_heads))
-    return max(1, min(wanted, -(-entries // blocks["BLOCK_S"]), LARGEST_MERGE // blocks["BLOCK_V"]))
-
-
 def traffic(*, batch=1, entries, heads, kv_heads, head_dim, value_dim=None, window=None,
-            lengths=None, splits=1, itemsize=2) -> dict[str, int]:
+            lengths=None, splits=1, itemsize=2, table_itemsize=0) -> dict[str, int]:
     """Bytes that the two kernels load and store, and the FLOPs of the two products.
 
     Each visible key and value is read once. `lengths` is a list of ints or None;
     `itemsize` is bytes per number of query, key and value. The partial outputs between
-    the kernels are fp32 and counted both ways.
+    the kernels are fp32 and counted both ways. With pages, `table_itemsize` is the bytes of
+    a page's number, which is looked up for each entry and kv head.
     """
     value_dim = head_dim if value_dim is None else value_dim
     visible = 0
@@ -265,7 +247,8 @@ def traffic(*, batch=1, entries, heads, kv_heads, head_dim, value_dim=None, wind
     read_once = visible * kv_heads * (head_dim + value_dim) * itemsize
     queries = batch * heads * splits * head_dim * itemsize
     return {
-        "bytes_read": read_once + queries + partial + (0 if lengths is None else 4 * programs),
+        "bytes_read": read_once + queries + partial + visible * kv_heads * table_itemsize
+                      + (0 if lengths is None else 4 * programs),
         "bytes_written": partial + batch * heads * value_dim * itemsize,
         "flops": 2 * visible * heads * (head_dim + value_dim),
     }
@@ -290,6 +273,7 @@ SMALL = (
     Shape("one entry", 2, 1, 1, 4, 2, 64, lengths=(1, 1)),
     Shape("bf16", 1, 1, 513, 8, 2, 64, dtype=torch.bfloat16),
     Shape("several splits", 1, 1, 5000, 4, 2, 128),
+    PagedShape("pages of 5", 3, 1, 65, 6, 2, 40, window=29, lengths=(61, 0, 7), page=5),
 )
 
 REAL = (
@@ -297,6 +281,10 @@ REAL = (
     Shape("llama-3.1-8b 128K", 1, 1, 131_072, 32, 8, 128, dtype=torch.bfloat16),
     Shape("llama-3.1-8b 8K x 16", 16, 1, 8_192, 32, 8, 128, lengths=(8_192,) * 16,
           dtype=torch.bfloat16),
+    PagedShape("llama-3.1-8b 8K x 16, pages of 16", 16, 1, 8_192, 32, 8, 128,
+               lengths=(8_192,) * 16, dtype=torch.bfloat16, page=16),
+    PagedShape("deepseek-67b 16K, pages of 64", 1, 1, 16_384, 64, 8, 128, dtype=torch.bfloat16,
+               page=64),
     Shape("gemma-3-27b window", 4, 1, 8_192, 32, 16, 128, window=1024, dtype=torch.bfloat16),
     Shape("head dim 256", 1, 1, 16_384, 8, 4, 256, dtype=torch.bfloat16),
     Shape("head dim 192/128, MHA", 1, 1, 8_192, 16, 16, 192, value_dim=128, dtype=torch.bfloat16),

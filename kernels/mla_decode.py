@@ -27,7 +27,7 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
-from kernels.decode_attention import _merge_splits, default_splits
+from kernels.split_kv import _merge_splits, default_splits
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
