@@ -22,6 +22,7 @@ KERNELS = (
     "decode_attention",
     "mla_decode",
     "select_topk",
+    "candidate_blocks",
     "indexer_scores",
     "quantise",
     "group_pool",

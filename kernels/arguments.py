@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kernels import backend
+
 
 def match(**arguments: tuple[str, Tensor]) -> dict[str, int]:
     """Check shapes against each other: `match(query=("B T H D", q), key=("B S K D", k))`.
@@ -94,3 +96,30 @@ def entry_counts(lengths: Tensor | None, batch: int, entries: int, device) -> Te
 def power_of_two(size: int, smallest: int = 1) -> int:
     """The next power of two; triton's blocks have such sizes."""
     return max(smallest, 1 << (size - 1).bit_length())
+
+
+def at_least_1(**numbers: int) -> None:
+    """Raises ValueError for what is no whole number of at least 1."""
+    for name, number in numbers.items():
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise ValueError(f"{name} is {number!r}; expected a whole number of at least 1")
+
+
+def block_list(blocks_BTJ: Tensor, score_BTS: Tensor, block: int) -> None:
+    """Candidate blocks of `block` entries. Raises ValueError naming what is wrong."""
+    B, T, S = score_BTS.shape
+    if not isinstance(blocks_BTJ, Tensor) or blocks_BTJ.dtype != torch.int32:
+        kind = blocks_BTJ.dtype if isinstance(blocks_BTJ, Tensor) else type(blocks_BTJ).__name__
+        raise ValueError(f"blocks is {kind}; expected a tensor of int32 [B, T, J], such as "
+                         "candidate_blocks gives")
+    most = -(-S // block)
+    if blocks_BTJ.ndim != 3 or blocks_BTJ.shape[:2] != (B, T) or not (
+            1 <= blocks_BTJ.shape[2] <= most):
+        raise ValueError(f"blocks has shape {tuple(blocks_BTJ.shape)}; expected ({B}, {T}, J) with "
+                         f"J from 1 to {most}, the blocks of {block} among {S} entries")
+    if blocks_BTJ.device != score_BTS.device:
+        raise ValueError(f"blocks is on {blocks_BTJ.device}; expected {score_BTS.device}")
+    if blocks_BTJ.device.type == "cpu" and backend.current().name != "offline":
+        low, high = int(blocks_BTJ.min()), int(blocks_BTJ.max())
+        if low < -1 or high >= most:
+            raise ValueError(f"blocks goes from {low} to {high}; expected -1 to {most - 1}")

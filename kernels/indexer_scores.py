@@ -28,7 +28,7 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
-from kernels.visibility import check_start, counts_of, visible_counts
+from kernels.visibility import VisibleShape, check_start, counts_of, seen_by, visible_counts
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -94,12 +94,8 @@ def _score_tile(
     entry_S = (program % parts) * BLOCK_S + tl.arange(0, BLOCK_S)
     begin = (program // parts) % queries * BLOCK_T
     batch = (program // parts // queries).to(tl.int64)
-    first = start
-    if starts is not None:
-        first = tl.load(starts + batch)
     token_T = begin + tl.arange(0, BLOCK_T)
-    seen_T = tl.minimum(tl.maximum(first + token_T + 1, 0) // RATIO, entries)
-    seen_T = tl.where(token_T < tokens, seen_T, 0)
+    seen_T = seen_by(starts, start, batch, token_T, tokens, entries, RATIO)
     longest = tl.max(seen_T, 0)
 
     dim = tl.arange(0, BLOCK_D)
@@ -193,35 +189,26 @@ indexer_scores.traffic = traffic
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One call: T new tokens of I indexer heads against S keys of D numbers."""
+class Shape(VisibleShape):
+    """I indexer heads and keys of D numbers."""
 
-    label: str
-    batch: int
-    tokens: int
-    entries: int
     heads: int
     dim: int = 128
-    ratio: int = 1
-    start: tuple[int, ...] | None = None
-    dtype: torch.dtype = torch.float32
 
     def arguments(self, device="cpu", seed=0) -> dict:
         draw = drawing(self.dtype, device, seed)
-        start = self.start and torch.tensor(self.start, dtype=torch.int32, device=device)
         weight_BTI = draw(self.batch, self.tokens, self.heads)
         if backend.current().name != "offline":
             weight_BTI *= (self.heads * self.dim) ** -0.5
         return dict(query_BTID=draw(self.batch, self.tokens, self.heads, self.dim),
                     weight_BTI=weight_BTI, key_BSD=draw(self.batch, self.entries, self.dim),
-                    ratio=self.ratio, start=start)
+                    **self.seeing(device))
 
 
 def expected(shape: Shape) -> dict[str, int]:
     """The traffic of a shape with the blocks that would be chosen here."""
     blocks = _blocks(shape.tokens, shape.entries, shape.heads, shape.dim, shape.dtype)
-    return traffic(batch=shape.batch, tokens=shape.tokens, entries=shape.entries,
-                   heads=shape.heads, dim=shape.dim, ratio=shape.ratio, start=shape.start,
+    return traffic(**shape.sizes(), heads=shape.heads, dim=shape.dim,
                    blocks=(blocks["BLOCK_T"], blocks["BLOCK_S"]), itemsize=shape.dtype.itemsize)
 
 

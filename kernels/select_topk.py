@@ -15,26 +15,22 @@ needed: the k-th highest score. It is found like a number in a guessing game.
 - A running count of what was chosen so far is the place to write to. Thus the indices come
   out in position order; places left over become -1.
 
-Candidate blocks (V4.1's hierarchical indexer): one layer scores all entries and keeps, for
-each query, the best `keep` blocks of `block` entries, a block being as good as its best
-visible entry; the block with the newest visible entry always stays. Later layers choose
-inside these blocks only. `candidate_blocks` makes the list, `select_topk` takes it.
+With a list of candidate blocks (see `kernels.candidate_blocks`) only the entries inside them
+are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
-from kernels.visibility import check_start, counts_of, visible_counts
+from kernels.visibility import VisibleShape, check_start, counts_of, seen_by, visible_counts
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -69,46 +65,16 @@ def select_topk(
     Of equal scores the lowest index wins; NaN counts as the highest. Returns int32.
     Raises ValueError naming the argument, its shape and what was expected.
     """
-    B, T, S = _sizes(score_BTS)
-    _at_least_1(k=k, block=block)
+    sizes = arguments.match(score=("B T S", score_BTS))
+    B, T, S = sizes["B"], sizes["T"], sizes["S"]
+    arguments.at_least_1(k=k, block=block)
     first, starts_B = check_start(start, B, T, S, ratio, score_BTS.device)
     if blocks_BTJ is not None:
-        _check_blocks(blocks_BTJ, score_BTS, block)
+        arguments.block_list(blocks_BTJ, score_BTS, block)
     if not backend.use_triton(impl, DTYPES, score=score_BTS):
         seen_BT = visible_counts(first, starts_B, B, T, S, ratio, score_BTS.device)
         return twin(score_BTS, k, seen_BT, blocks_BTJ, block)
     return _launch(score_BTS, k, first, starts_B, ratio, blocks_BTJ, block)
-
-
-def candidate_blocks(
-    score_BTS: Float[Tensor, "B T S"],
-    *,
-    keep: int,
-    block: int = 8,
-    ratio: int = 1,
-    start: int | Int[Tensor, " B"] | None = None,
-    impl: str | None = None,
-) -> Int[Tensor, "B T J"]:
-    """The `keep` best blocks of each query, the newest visible one always among them.
-
-    As `select_topk`, over blocks of `block` entries; J is min(keep, number of blocks). Two
-    kernels: the best score of each block, then the same selection.
-    """
-    B, T, S = _sizes(score_BTS)
-    _at_least_1(keep=keep, block=block)
-    first, starts_B = check_start(start, B, T, S, ratio, score_BTS.device)
-    if not backend.use_triton(impl, DTYPES, score=score_BTS):
-        seen_BT = visible_counts(first, starts_B, B, T, S, ratio, score_BTS.device)
-        return twin_blocks(score_BTS, keep, seen_BT, block)
-    best_BTb = score_BTS.new_empty(B, T, -(-S // block), dtype=torch.float32)
-    blocks = _blocks(T, S)
-    lanes = arguments.power_of_two(block)
-    at_once = max(1, blocks["BLOCK_S"] // lanes)
-    programs = B * -(-T // blocks["BLOCK_T"]) * -(-best_BTb.shape[2] // at_once)
-    _best_of_blocks[(programs,)](
-        score_BTS, starts_B, best_BTb, first, T, S, best_BTb.shape[2], *score_BTS.stride(),
-        RATIO=ratio, BLOCK=block, LANES=lanes, BLOCK_T=blocks["BLOCK_T"], BLOCK_J=at_once)
-    return _launch(best_BTb, keep, first, starts_B, ratio, None, 1, entries=S, unit=block)
 
 
 def twin(score_BTS, k, seen_BT, blocks_BTJ=None, block=8):
@@ -127,30 +93,6 @@ def twin(score_BTS, k, seen_BT, blocks_BTJ=None, block=8):
     best_BTk = order_BTS.gather(2, first_BTS.indices)[:, :, :k]
     best_BTk = best_BTk.masked_fill(first_BTS.values[:, :, :k] == 0, S).sort(dim=2).values
     return best_BTk.masked_fill(best_BTk == S, -1).int()
-
-
-def twin_blocks(score_BTS, keep, seen_BT, block):
-    """The best score of each block, +inf for the newest visible one, and the `keep` best."""
-    S = score_BTS.shape[2]
-    seen_BT1 = seen_BT[:, :, None]
-    hidden_BTS = torch.arange(S, device=score_BTS.device) >= seen_BT1
-    padded = F.pad(score_BTS.masked_fill(hidden_BTS, -torch.inf), (0, -S % block),
-                   value=-torch.inf)
-    best_BTb = padded.unflatten(2, (-1, block)).amax(3)
-    newest_BT1 = (seen_BT1 - 1).div(block, rounding_mode="floor")
-    number_b = torch.arange(best_BTb.shape[2], device=score_BTS.device)
-    best_BTb = best_BTb.masked_fill(number_b == newest_BT1, torch.inf)
-    return twin(best_BTb, keep, (seen_BT + block - 1) // block)
-
-
-@triton.jit
-def _seen(starts, start, batch, token_T, tokens, entries, RATIO: tl.constexpr):
-    """How many entries each token of a block may see; 0 for tokens that do not exist."""
-    first = start
-    if starts is not None:
-        first = tl.load(starts + batch)
-    seen_T = tl.minimum(tl.maximum(first + token_T + 1, 0) // RATIO, entries)
-    return tl.where(token_T < tokens, seen_T, 0)
 
 
 @triton.jit
@@ -192,7 +134,7 @@ def _select(
     batch = (program // tl.cdiv(tokens, BLOCK_T)).to(tl.int64)
     token_T1 = (program % tl.cdiv(tokens, BLOCK_T)) * BLOCK_T + tl.arange(0, BLOCK_T)[:, None]
     # Here an entry may itself be a block of UNIT entries, seen if its first one is.
-    seen_T1 = tl.cdiv(_seen(starts, start, batch, token_T1, tokens, entries, RATIO), UNIT)
+    seen_T1 = tl.cdiv(seen_by(starts, start, batch, token_T1, tokens, entries, RATIO), UNIT)
     score += batch * score_b + token_T1.to(tl.int64) * score_t
     index += (batch * tokens + token_T1) * width
     reach_T1 = seen_T1  # how many there are to choose from
@@ -264,37 +206,6 @@ def _select(
                  mask=(token_T1 < tokens) & (place_1S >= done_T1) & (place_1S < width))
 
 
-@triton.jit
-def _best_of_blocks(
-    score, starts, best, start, tokens, entries, blocks, score_b, score_t, score_s,
-    RATIO: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-    BLOCK_T: tl.constexpr, BLOCK_J: tl.constexpr,
-):
-    """One program: the best visible score of BLOCK_J blocks, for BLOCK_T queries."""
-    program = tl.program_id(0)
-    parts = tl.cdiv(blocks, BLOCK_J)
-    block_J = (program % parts) * BLOCK_J + tl.arange(0, BLOCK_J)
-    row = program // parts
-    batch = (row // tl.cdiv(tokens, BLOCK_T)).to(tl.int64)
-    token_T = (row % tl.cdiv(tokens, BLOCK_T)) * BLOCK_T + tl.arange(0, BLOCK_T)
-    seen_T = _seen(starts, start, batch, token_T, tokens, entries, RATIO)
-    lane = tl.arange(0, LANES)
-    entry_JL = block_J[:, None] * BLOCK + lane[None, :]
-    visible_TJL = ((lane < BLOCK)[None, None, :] & (entry_JL[None, :, :] < seen_T[:, None, None]))
-    at_T = batch * score_b + token_T.to(tl.int64) * score_t
-    score_TJL = tl.load(score + at_T[:, None, None]
-                        + entry_JL[None, :, :].to(tl.int64) * score_s,
-                        mask=visible_TJL, other=-float("inf")).to(tl.float32)
-    # NaN is the highest here as in the selection, and a maximum may lose it.
-    best_TJ = tl.max(tl.where(score_TJL == score_TJL, score_TJL, -float("inf")), 2)
-    odd_TJ = tl.max((score_TJL != score_TJL).to(tl.int32), 2)
-    best_TJ = tl.where(odd_TJ > 0, float("nan"), best_TJ)
-    newest_TJ = (seen_T[:, None] > 0) & (block_J[None, :] == (seen_T[:, None] - 1) // BLOCK)
-    best_TJ = tl.where(newest_TJ, float("inf"), best_TJ)
-    tl.store(best + (batch * tokens + token_T[:, None]) * blocks + block_J[None, :], best_TJ,
-             mask=(token_T[:, None] < tokens) & (block_J[None, :] < blocks))
-
-
 def _launch(score_BTS, k, first, starts_B, ratio, blocks_BTJ, block, entries=None, unit=1):
     B, T, S = score_BTS.shape
     slots = S if blocks_BTJ is None else blocks_BTJ.shape[2] * block
@@ -316,36 +227,6 @@ def _blocks(tokens, slots):
                     BLOCK_S=min(arguments.power_of_two(slots, 16), 65536 // block_t))
     # With 2,048 scores at once some chips' registers do not hold the three counts.
     return dict(BLOCK_T=1, BLOCK_S=min(arguments.power_of_two(slots, 256), 1024), num_warps=8)
-
-
-def _sizes(score_BTS) -> tuple[int, int, int]:
-    sizes = arguments.match(score=("B T S", score_BTS))
-    return sizes["B"], sizes["T"], sizes["S"]
-
-
-def _at_least_1(**numbers) -> None:
-    for name, number in numbers.items():
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{name} is {number!r}; expected a whole number of at least 1")
-
-
-def _check_blocks(blocks_BTJ, score_BTS, block) -> None:
-    B, T, S = score_BTS.shape
-    if not isinstance(blocks_BTJ, Tensor) or blocks_BTJ.dtype != torch.int32:
-        kind = blocks_BTJ.dtype if isinstance(blocks_BTJ, Tensor) else type(blocks_BTJ).__name__
-        raise ValueError(f"blocks is {kind}; expected a tensor of int32 [B, T, J], such as "
-                         "candidate_blocks gives")
-    most = -(-S // block)
-    if blocks_BTJ.ndim != 3 or blocks_BTJ.shape[:2] != (B, T) or not (
-            1 <= blocks_BTJ.shape[2] <= most):
-        raise ValueError(f"blocks has shape {tuple(blocks_BTJ.shape)}; expected ({B}, {T}, J) with "
-                         f"J from 1 to {most}, the blocks of {block} among {S} entries")
-    if blocks_BTJ.device != score_BTS.device:
-        raise ValueError(f"blocks is on {blocks_BTJ.device}; expected {score_BTS.device}")
-    if blocks_BTJ.device.type == "cpu" and backend.current().name != "offline":
-        low, high = int(blocks_BTJ.min()), int(blocks_BTJ.max())
-        if low < -1 or high >= most:
-            raise ValueError(f"blocks goes from {low} to {high}; expected -1 to {most - 1}")
 
 
 def traffic(*, batch=1, tokens, entries, k, ratio=1, start=None, keep=None, block=8,
@@ -376,78 +257,44 @@ def traffic(*, batch=1, tokens, entries, k, ratio=1, start=None, keep=None, bloc
 select_topk.traffic = traffic
 
 
-def blocks_traffic(*, batch=1, tokens, entries, keep, block=8, ratio=1, start=None,
-                   itemsize=4) -> dict[str, int]:
-    """The same for `candidate_blocks`: each visible score once, and a selection of blocks."""
-    rows = counts_of(batch=batch, tokens=tokens, entries=entries, ratio=ratio, start=start)
-    number = -(-entries // block)
-    read, written = 0, 4 * batch * tokens * (number + min(keep, number))
-    for seen in (count for row in rows for count in row):
-        read += seen * itemsize
-        blocks = -(-seen // block)
-        read += 4 * (ROUNDS + 1) * blocks if blocks > keep else 0
-    if start is not None and not isinstance(start, int):
-        at_once = max(1, _blocks(tokens, entries)["BLOCK_S"] // arguments.power_of_two(block))
-        read += 4 * _programs(batch, tokens) * (1 + -(-number // at_once))
-    return {"bytes_read": read, "bytes_written": written, "flops": 0}
-
-
-candidate_blocks.traffic = blocks_traffic
-
-
 def _programs(batch, tokens) -> int:
     return batch * -(-tokens // _blocks(tokens, 1)["BLOCK_T"])
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One call of either function; with `keep`, `select_topk` chooses inside the blocks."""
+class Shape(VisibleShape):
+    """Choose k entries of each query; with `keep`, inside its best blocks."""
 
-    label: str
-    batch: int
-    tokens: int
-    entries: int
-    k: int | None = None  # None: candidate_blocks
-    ratio: int = 1
-    start: tuple[int, ...] | None = None
+    k: int
     keep: int | None = None
     block: int = 8
-    dtype: torch.dtype = torch.float32
-
-    @property
-    def function(self) -> Callable:
-        return candidate_blocks if self.k is None else select_topk
 
     def arguments(self, device="cpu", seed=0) -> dict:
-        draw = drawing(self.dtype, device, seed)
-        start = self.start and torch.tensor(self.start, dtype=torch.int32, device=device)
-        seeing = dict(score_BTS=draw(self.batch, self.tokens, self.entries), ratio=self.ratio,
-                      start=start)
-        if self.k is None:
-            return dict(**seeing, keep=self.keep, block=self.block)
+        score_BTS = drawing(self.dtype, device, seed)(self.batch, self.tokens, self.entries)
+        call = dict(score_BTS=score_BTS, k=self.k, **self.seeing(device))
         if self.keep is None:
-            return dict(**seeing, k=self.k)
+            return call
         listed = min(self.keep, -(-self.entries // self.block))
         if backend.current().name == "offline":
             blocks = torch.empty(self.batch, self.tokens, listed, dtype=torch.int32)
         else:
-            blocks = candidate_blocks(**seeing, keep=self.keep, block=self.block, impl="torch")
-        return dict(**seeing, k=self.k, blocks_BTJ=blocks, block=self.block)
+            from kernels import candidate_blocks  # which is built on this file
+
+            blocks = candidate_blocks(score_BTS, keep=self.keep, block=self.block, impl="torch",
+                                      **self.seeing(device))
+        return dict(**call, blocks_BTJ=blocks, block=self.block)
 
 
 def expected(shape: Shape) -> dict[str, int]:
     """The traffic of a shape."""
-    sizes = dict(batch=shape.batch, tokens=shape.tokens, entries=shape.entries,
-                 ratio=shape.ratio, start=shape.start, keep=shape.keep, block=shape.block,
-                 itemsize=shape.dtype.itemsize)
-    return blocks_traffic(**sizes) if shape.k is None else traffic(**sizes, k=shape.k)
+    return traffic(**shape.sizes(), k=shape.k, keep=shape.keep, block=shape.block,
+                   itemsize=shape.dtype.itemsize)
 
 
 SMALL = (
     Shape("causal", 2, 37, 37, k=9),
     Shape("groups of 4, rows of other lengths", 3, 19, 45, k=7, ratio=4, start=(160, 0, 77)),
     Shape("one token", 3, 1, 1_003, k=131),
-    Shape("candidate blocks", 2, 21, 203, keep=5),
     Shape("inside the blocks", 2, 21, 203, k=11, keep=5),
     Shape("bf16", 1, 5, 300, k=64, dtype=torch.bfloat16),
 )
@@ -459,7 +306,6 @@ REAL = (
     Shape("v4-pro 128K x 4", 4, 1, 32_768, k=1024, ratio=4,
           start=(131_071, 9_000, 3, 70_000)),
     Shape("v4.1-flash encoder 1M", 1, 1, 524_288, k=512, ratio=2),
-    Shape("v4.1-flash candidate source 1M", 1, 1, 1_048_576, keep=2048),
     Shape("v4.1-flash inside the blocks", 1, 1, 1_048_576, k=512, keep=2048),
     Shape("one entry", 1, 1, 1, k=512),
 )

@@ -7,8 +7,12 @@ With m = 1 each token is an entry of its own, and this is the usual causal mask.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor
+
+from kernels.backend import tl, triton
 
 
 def check_ratio(ratio) -> None:
@@ -54,3 +58,36 @@ def counts_of(*, batch=1, tokens, entries, ratio=1, start=None) -> list[list[int
     starts = [start] * batch if isinstance(start, int) else start
     return [[min(entries, max(0, first + t + 1) // ratio) for t in range(tokens)]
             for first in starts]
+
+
+@triton.jit
+def seen_by(starts, start, batch, token_T, tokens, entries, RATIO: tl.constexpr):
+    """How many entries each token of a block may see; 0 for tokens that do not exist."""
+    first = start
+    if starts is not None:
+        first = tl.load(starts + batch)
+    seen_T = tl.minimum(tl.maximum(first + token_T + 1, 0) // RATIO, entries)
+    return tl.where(token_T < tokens, seen_T, 0)
+
+
+@dataclass(frozen=True)
+class VisibleShape:
+    """A call of a kernel for which T new tokens see the first of S entries."""
+
+    label: str
+    batch: int
+    tokens: int
+    entries: int
+    ratio: int = field(default=1, kw_only=True)
+    start: tuple[int, ...] | None = field(default=None, kw_only=True)
+    dtype: torch.dtype = field(default=torch.float32, kw_only=True)
+
+    def seeing(self, device) -> dict:
+        """Keyword arguments of the public function."""
+        start = self.start and torch.tensor(self.start, dtype=torch.int32, device=device)
+        return dict(ratio=self.ratio, start=start)
+
+    def sizes(self) -> dict:
+        """Keyword arguments of its traffic."""
+        return dict(batch=self.batch, tokens=self.tokens, entries=self.entries, ratio=self.ratio,
+                    start=self.start)

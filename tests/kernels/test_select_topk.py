@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from kernels import bounds, select_topk
+from kernels import bounds, candidate_blocks, select_topk
 from kernels.check import poisoned
-from kernels.select_topk import candidate_blocks
 from kernels.visibility import counts_of
 
 IMPLS = ["torch", pytest.param("triton", marks=pytest.mark.triton_runs)]
