@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .config import Dense, MoE
+from .experts import Experts
 from .ffn import FeedForward
 from .parts import Parts
 
@@ -77,11 +78,11 @@ def choose(
         scores_BTE = scores_BTE + bias_E
     if config.groups > 1:
         scores_BTgM = scores_BTE.unflatten(-1, (config.groups, -1))
-        top = 1 if bias_E is None else 2
-        strength_BTg = scores_BTgM.sort(dim=-1, descending=True).values[..., :top].sum(-1)
+        top = min(1 if bias_E is None else 2, scores_BTgM.shape[-1])
+        strength_BTg = scores_BTgM.topk(top, dim=-1).values.sum(-1)
         chosen = best(strength_BTg, config.top_groups)
-        outside = torch.ones_like(strength_BTg, dtype=torch.bool).scatter(-1, chosen, False)
-        scores_BTE = scores_BTgM.masked_fill(outside.unsqueeze(-1), -torch.inf).flatten(-2)
+        closed_BTg = torch.full_like(strength_BTg, -torch.inf).scatter_(-1, chosen, 0.0)
+        scores_BTE = (scores_BTgM + closed_BTg.unsqueeze(-1)).flatten(-2)
     return best(scores_BTE, config.top_k)
 
 
@@ -193,8 +194,7 @@ class MoEFeedForward(nn.Module):
         parts = parts or Parts()
         self.config = config
         self.router = Router(width, config, vocab)
-        one = Dense(config.width, limit=config.limit)
-        self.experts = nn.ModuleList(FeedForward(width, one, parts) for _ in range(config.experts))
+        self.experts = Experts(width, config, parts)
         self.shared = None
         if config.shared:
             joint = Dense(config.shared * config.width, limit=config.limit)
@@ -205,26 +205,13 @@ class MoEFeedForward(nn.Module):
     ) -> Float[Tensor, "*B X"]:
         """token_ids_BT is read only where a table chooses (`MoE.hash_routed`)."""
         routing = self.router(x_BTX, token_ids_BT)
-        x_nX = x_BTX.flatten(0, -2)
-        said_nkX = self._ask(x_nX, routing.experts_BTk.flatten(0, -2))
-        weights_n1k = routing.weights_BTk.flatten(0, -2).unsqueeze(1).to(x_BTX.dtype)
-        y_BTX = (weights_n1k @ said_nkX).view_as(x_BTX)
+        y_nX = self.experts(
+            x_BTX.flatten(0, -2),
+            routing.experts_BTk.flatten(0, -2),
+            routing.weights_BTk.flatten(0, -2).to(x_BTX.dtype),
+        )
+        y_BTX = y_nX.view_as(x_BTX)
         return y_BTX if self.shared is None else y_BTX + self.shared(x_BTX)
-
-    def _ask(
-        self, x_nX: Float[Tensor, "n X"], experts_nk: Int[Tensor, "n k"]
-    ) -> Float[Tensor, "n k X"]:
-        """What each token's experts say. Each expert that was chosen runs once, on all its tokens:
-        they are sorted by expert, and its answers sorted back."""
-        if len(experts_nk) == 1:  # a token alone: nothing to sort
-            return torch.cat([self.experts[e](x_nX) for e in experts_nk[0].tolist()]).unsqueeze(0)
-        order = experts_nk.flatten().argsort(stable=True)
-        load = torch.bincount(experts_nk.flatten(), minlength=len(self.experts)).tolist()
-        sorted_X = x_nX[order // experts_nk.shape[1]].split(load)
-        said = [self.experts[e](part) for e, part in enumerate(sorted_X) if load[e]]
-        if not said:
-            return x_nX.new_zeros(*experts_nk.shape, x_nX.shape[1])
-        return torch.cat(said)[order.argsort()].view(*experts_nk.shape, -1)
 
 
 @contextmanager

@@ -27,7 +27,12 @@ from .residual import Stream, build_fold, build_residual, open_stream
 from .step import Step
 
 # The matrices through which a layer writes to the stream: their first weights are smaller.
-OUTPUTS = (".attention.output.weight", ".attention.output.expand.weight", ".down.weight")
+OUTPUTS = (
+    ".attention.output.weight",
+    ".attention.output.expand.weight",
+    ".down.weight",
+    ".experts.down",
+)
 
 
 def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:

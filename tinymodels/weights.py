@@ -1,8 +1,9 @@
 """Names in released checkpoints -> names here, and loading that refuses rather than guesses.
 
-Each rule is a pattern for a whole released name and the name it becomes. Where a released tensor
-stacks the matrices of all experts, it is cut apart. `load` wants every parameter and buffer of
-the model exactly once, with its shape, and nothing that no rule explains.
+Each rule is a pattern for a whole released name and the name it becomes. Experts are stacked here
+(see `experts.py`): a released tensor is either such a stack, or one expert's matrix and so a part
+of it. `load` wants every parameter and buffer of the model exactly once, with its shape, and
+nothing that no rule explains.
 """
 
 import re
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .weights_v4 import V4_1_RELEASED, V4_TRANSFORMERS
+from .weights_v4 import V4_1_RELEASED, V4_1_RELEASED_EXPERTS, V4_TRANSFORMERS
 
 LAYER = r"model\.layers\.(\d+)\."
 SELF = LAYER + r"self_attn\."
@@ -21,11 +22,24 @@ MLP = LAYER + r"mlp\."
 
 @dataclass(frozen=True)
 class Rules:
-    """names: (pattern, name here). stacks: (pattern, list of experts here, the matrices that lie
-    below each other in each slice): [experts, rows, columns]."""
+    """names: (pattern, name here). experts: (pattern with the expert's number as its second
+    group, the stacked tensor here, which matrix of an expert it is)."""
 
     names: tuple[tuple[str, str], ...]
-    stacks: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    experts: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a released tensor goes: a tensor here or, where an expert is named, the part of a
+    stacked one that is its `matrix`: gate, up or down."""
+
+    name: str
+    expert: int | None = None
+    matrix: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.expert is None else f"{self.name}[{self.expert}], {self.matrix}"
 
 
 TRANSFORMERS = Rules(
@@ -56,27 +70,33 @@ TRANSFORMERS = Rules(
         (MLP + r"gate\.weight", r"layers.\1.ffn.router.gate.weight"),
         (MLP + r"gate\.e_score_correction_bias", r"layers.\1.ffn.router.bias"),
         (MLP + r"shared_experts\.(gate|up|down)_proj\.weight", r"layers.\1.ffn.shared.\2.weight"),
-        # One tensor an expert in released files, all experts in one once they are loaded.
-        (
-            MLP + r"experts\.(\d+)\.(gate|up|down)_proj\.weight",
-            r"layers.\1.ffn.experts.\2.\3.weight",
-        ),
+        # One tensor an expert in released files (below), all experts in one once they are loaded.
+        (MLP + r"experts\.gate_up_proj", r"layers.\1.ffn.experts.gate_up"),
+        (MLP + r"experts\.down_proj", r"layers.\1.ffn.experts.down"),
         *V4_TRANSFORMERS,
     ),
-    stacks=(
-        (MLP + r"experts\.gate_up_proj", r"layers.\1.ffn.experts", ("gate", "up")),
-        (MLP + r"experts\.down_proj", r"layers.\1.ffn.experts", ("down",)),
+    experts=(
+        (MLP + r"experts\.(\d+)\.gate_proj\.weight", r"layers.\1.ffn.experts.gate_up", "gate"),
+        (MLP + r"experts\.(\d+)\.up_proj\.weight", r"layers.\1.ffn.experts.gate_up", "up"),
+        (MLP + r"experts\.(\d+)\.down_proj\.weight", r"layers.\1.ffn.experts.down", "down"),
     ),
 )
 
-SOURCES = {"transformers": TRANSFORMERS, "deepseek_v4_1": Rules(V4_1_RELEASED)}
+SOURCES = {
+    "transformers": TRANSFORMERS,
+    "deepseek_v4_1": Rules(V4_1_RELEASED, V4_1_RELEASED_EXPERTS),
+}
 
 
-def rename(name: str, source: str) -> str | None:
-    """The name here of a released tensor, or None if no rule explains it."""
-    for pattern, ours in _rules(source).names:
+def rename(name: str, source: str) -> Place | None:
+    """Where a released tensor goes, or None if no rule explains its name."""
+    rules = _rules(source)
+    for pattern, ours in rules.names:
         if match := re.fullmatch(pattern, name):
-            return match.expand(ours)
+            return Place(match.expand(ours))
+    for pattern, ours, matrix in rules.experts:
+        if match := re.fullmatch(pattern, name):
+            return Place(match.expand(ours), int(match[2]), matrix)
     return None
 
 
@@ -88,66 +108,61 @@ def load(model: nn.Module, state_dict: Mapping[str, Tensor], source: str = "tran
     """
     _rules(source)  # refuse an unknown source even where there is nothing to load
     wanted = model.state_dict()
-    found: dict[str, Tensor] = {}
-    touched: set[str] = set()  # named in a problem already, so not to be called missing too
+    parts = {place: part for n, tensor in wanted.items() for place, part in _cut(n, tensor).items()}
+    found: dict[Place, Tensor] = {}
+    touched: set[Place] = set()  # named in a problem already, so not to be called missing too
     problems = []
     for name, tensor in state_dict.items():
-        places, whole = _places(name, wanted, source)
-        touched |= set(places)
-        if not places:
-            problems.append(f"{name}: {whole}")
-        elif any(place in found for place in places):
-            problems.append(f"{name}: {whole} is there twice")
-        elif tensor.shape != (want := _shape(places, wanted, whole)):
-            problems.append(f"{name}: shape {tuple(tensor.shape)}, but {whole} has {tuple(want)}")
+        place = rename(name, source)
+        target = None if place is None else parts.get(place, wanted.get(str(place)))
+        if target is None:
+            unknown = f"not a name known from {source}"
+            problems.append(f"{name}: {unknown if place is None else f'this model has no {place}'}")
+            continue
+        fills = {place} if place in parts else _cut(place.name, target).keys()
+        touched |= fills
+        if any(one in found for one in fills):
+            problems.append(f"{name}: {place} is there twice")
+        elif tensor.shape != target.shape:
+            shapes = f"shape {tuple(tensor.shape)}, but {place} has {tuple(target.shape)}"
+            problems.append(f"{name}: {shapes}")
         else:
-            found |= _cut(places, wanted, tensor)
+            found |= {place: tensor} if place in parts else _cut(place.name, tensor)
     if getattr(model.config, "tied", False):
-        head = found.pop("head.weight", None)
-        touched.add("head.weight")
-        if head is not None and not torch.equal(head, found.get("embed.weight", head)):
+        head = found.pop(Place("head.weight"), None)
+        touched.add(Place("head.weight"))
+        if head is not None and not torch.equal(head, found.get(Place("embed.weight"), head)):
             problems.append("head.weight differs from embed.weight; in this model they are one")
-    problems += [f"{name}: missing" for name in wanted if name not in touched]
+    problems += [f"{what}: missing" for what in _missing(wanted, touched)]
     if problems:
         raise ValueError("the weights do not fit the model:\n  " + "\n  ".join(problems))
     with torch.no_grad():
-        for name, tensor in found.items():
-            wanted[name].copy_(tensor)
+        for place, tensor in found.items():
+            parts[place].copy_(tensor)
 
 
-def _places(name: str, wanted: Mapping[str, Tensor], source: str) -> tuple[list[str], str]:
-    """The names here that a released tensor fills, slice by slice, and what to call them all.
-
-    No names: what is wrong with it instead.
-    """
-    ours = rename(name, source)
-    if ours is not None:
-        return ([ours], ours) if ours in wanted else ([], f"this model has no {ours}")
-    for pattern, experts, matrices in _rules(source).stacks:
-        if match := re.fullmatch(pattern, name):
-            experts = match.expand(experts)
-            first = re.compile(re.escape(experts) + rf"\.\d+\.{matrices[0]}\.weight")
-            count = sum(first.fullmatch(w) is not None for w in wanted)
-            places = [f"{experts}.{e}.{m}.weight" for e in range(count) for m in matrices]
-            return places, experts if places else f"this model has no {experts}"
-    return [], f"not a name known from {source}"
+def _cut(name: str, tensor: Tensor) -> dict[Place, Tensor]:
+    """The parts of a tensor here that released ones may bring one by one, as views."""
+    if name.endswith("experts.gate_up"):
+        halves = [(e, *both.chunk(2)) for e, both in enumerate(tensor)]
+        return {
+            Place(name, e, matrix): half
+            for e, gate, up in halves
+            for matrix, half in (("gate", gate), ("up", up))
+        }
+    if name.endswith("experts.down"):
+        return {Place(name, e, "down"): matrix for e, matrix in enumerate(tensor)}
+    return {Place(name): tensor}
 
 
-def _shape(places: list[str], wanted: Mapping[str, Tensor], whole: str) -> torch.Size:
-    """What the released tensor has to be: one matrix, or [experts, rows, columns]."""
-    if places == [whole]:
-        return wanted[whole].shape
-    experts = 1 + int(places[-1].removeprefix(whole + ".").split(".")[0])
-    first = [wanted[place] for place in places[: len(places) // experts]]
-    return torch.Size([experts, sum(len(matrix) for matrix in first), first[0].shape[1]])
-
-
-def _cut(places: list[str], wanted: Mapping[str, Tensor], tensor: Tensor) -> dict[str, Tensor]:
-    """Each place and its part of the released tensor."""
-    if len(places) == 1:
-        return {places[0]: tensor.reshape(wanted[places[0]].shape)}
-    matrices = tensor.flatten(0, 1).split([len(wanted[place]) for place in places])
-    return dict(zip(places, matrices, strict=True))
+def _missing(wanted: Mapping[str, Tensor], touched: set[Place]) -> list[str]:
+    """What no released tensor was meant for; a stack of which all is missing is named once."""
+    missing = []
+    for name, tensor in wanted.items():
+        places = _cut(name, tensor)
+        left = [place for place in places if place not in touched]
+        missing += [name] if len(left) == len(places) else map(str, left)
+    return missing
 
 
 def _rules(source: str) -> Rules:

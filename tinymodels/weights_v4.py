@@ -59,10 +59,13 @@ V4_1_RELEASED = (
     (ATTN + r"indexer\.weights_proj\.weight", r"layers.\1.attention.indexer.head_weight.weight"),
     (FFN + r"gate\.weight", r"layers.\1.ffn.router.gate.weight"),
     (FFN + r"gate\.bias", r"layers.\1.ffn.router.bias"),
-    (FFN + r"experts\.(\d+)\.w1\.weight", r"layers.\1.ffn.experts.\2.gate.weight"),
-    (FFN + r"experts\.(\d+)\.w3\.weight", r"layers.\1.ffn.experts.\2.up.weight"),
-    (FFN + r"experts\.(\d+)\.w2\.weight", r"layers.\1.ffn.experts.\2.down.weight"),
     (FFN + r"shared_experts\.w1\.weight", r"layers.\1.ffn.shared.gate.weight"),
     (FFN + r"shared_experts\.w3\.weight", r"layers.\1.ffn.shared.up.weight"),
     (FFN + r"shared_experts\.w2\.weight", r"layers.\1.ffn.shared.down.weight"),
+)
+
+V4_1_RELEASED_EXPERTS = (
+    (FFN + r"experts\.(\d+)\.w1\.weight", r"layers.\1.ffn.experts.gate_up", "gate"),
+    (FFN + r"experts\.(\d+)\.w3\.weight", r"layers.\1.ffn.experts.gate_up", "up"),
+    (FFN + r"experts\.(\d+)\.w2\.weight", r"layers.\1.ffn.experts.down", "down"),
 )

@@ -68,16 +68,17 @@ def silu(x):
     return x / (1 + math.exp(-x))
 
 
-def network(ffn, x, limit):
-    """SwiGLU of one token in Python floats."""
+def network(matrices, x, limit):
+    """SwiGLU of one token in Python floats, from W_gate, W_up and W_down."""
+    gate_FX, up_FX, down_XF = (matrix.tolist() for matrix in matrices)
     hidden = []
-    for gate_row, up_row in zip(ffn.gate.weight.tolist(), ffn.up.weight.tolist()):
+    for gate_row, up_row in zip(gate_FX, up_FX):
         gate = sum(w * v for w, v in zip(gate_row, x))
         up = sum(w * v for w, v in zip(up_row, x))
         if limit is not None:
             gate, up = min(gate, limit), max(-limit, min(up, limit))
         hidden.append(silu(gate) * up)
-    return [sum(w * h for w, h in zip(row, hidden)) for row in ffn.down.weight.tolist()]
+    return [sum(w * h for w, h in zip(row, hidden)) for row in down_XF]
 
 
 def score(logits, scoring):
@@ -112,7 +113,10 @@ def routed(router, x, token):
 
 def expected(layer, x, token):
     c = layer.config
-    y = network(layer.shared, x, c.limit) if c.shared else [0.0] * WIDTH
+    y = [0.0] * WIDTH
+    if c.shared:
+        shared = layer.shared
+        y = network((shared.gate.weight, shared.up.weight, shared.down.weight), x, c.limit)
     for e, weight in routed(layer.router, x, token).items():
-        y = [a + weight * b for a, b in zip(y, network(layer.experts[e], x, c.limit))]
+        y = [a + weight * b for a, b in zip(y, network(layer.experts.matrices(e), x, c.limit))]
     return y
