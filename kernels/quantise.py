@@ -7,10 +7,7 @@ largest value of the format (6 for E2M1, 448 for E4M3):
     code = nearest(x / scale)              the scale as stored; ties to the even code
     row = codes | scales                   V4's and V3.2's rows hold a bf16 part as well
 
-Nothing here needs 8-bit floats of the GPU, which older chips lack: codes are whole
-numbers, made from the bits of fp32 or by comparison. An E2M1 code is the count of
-thresholds that |x| passes: 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5 times the scale. A scale
-has four bits at most, so these products are exact, and a tie is a tie.
+How a code is made from a number, and a number from a code, is in `kernels.small_floats`.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
 from kernels.packed_rows import FP4, ROWS, Row, pack_twin, unpack_twin
+from kernels.small_floats import e2m1_code, e2m1_value, e4m3_code, e4m3_value, odd
 
 if TYPE_CHECKING:
     from jaxtyping import Float, UInt8
@@ -96,46 +94,6 @@ def _last_axis(name, tensor, size, row) -> None:
 
 # The kernels. Fixed sizes come as constexpr, so that offsets fold into the addresses.
 @triton.jit
-def _e4m3_code(number):
-    """Codes of the nearest E4M3 values to fp32 numbers >= 0; beyond 448 becomes 448."""
-    bits = number.to(tl.int32, bitcast=True)
-    # Keep 3 of 23 bits of the fraction: half of what goes is added, a tie only if it is odd.
-    normal = ((bits + 0x7FFFF + ((bits >> 20) & 1)) >> 20) - (120 << 3)
-    # Below 2**-6 the step is 2**-9, and so is the step of fp32 above 2**14.
-    subnormal = (number + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
-    return tl.minimum(tl.where(number < 0.015625, subnormal, normal), 0x7E)
-
-
-@triton.jit
-def _e2m1_code(number, scale):
-    """Codes of the nearest E2M1 values to number / scale: how many thresholds lie below."""
-    # At a threshold the even code wins: it is the lower one at every other threshold.
-    down = ((number > 0.25 * scale).to(tl.int32) + (number > 1.25 * scale).to(tl.int32)
-            + (number > 2.5 * scale).to(tl.int32) + (number > 5.0 * scale).to(tl.int32))
-    up = ((number >= 0.75 * scale).to(tl.int32) + (number >= 1.75 * scale).to(tl.int32)
-          + (number >= 3.5 * scale).to(tl.int32))
-    return down + up
-
-
-@triton.jit
-def _e4m3_value(code):
-    magnitude = code & 0x7F
-    normal = ((magnitude << 20) + (120 << 23)).to(tl.float32, bitcast=True)
-    value = tl.where(magnitude < 8, magnitude.to(tl.float32) * 0.001953125, normal)
-    value = tl.where(magnitude == 0x7F, float("nan"), value)
-    return tl.where(code >= 128, -value, value)
-
-
-@triton.jit
-def _e2m1_value(code):
-    magnitude = code & 7
-    normal = (((magnitude >> 1) + 126) << 23) | ((magnitude & 1) << 22)
-    value = tl.where(magnitude < 2, magnitude.to(tl.float32) * 0.5,
-                     normal.to(tl.float32, bitcast=True))
-    return tl.where(code >= 8, -value, value)
-
-
-@triton.jit
 def _pack(
     values, rows, count, values_n, values_d,
     FLOOR: tl.constexpr, PAD: tl.constexpr,
@@ -164,15 +122,15 @@ def _pack(
             scale_RN = (bits_RN >> 23) - 8 + ((bits_RN & 0x7FFFFF) > 0x600000).to(tl.int32)
             number_RN = ((254 - scale_RN) << 23).to(tl.float32, bitcast=True)
     elif SCALE == "e4m3":
-        scale_RN = _e4m3_code(tl.div_rn(amax_RN, 6.0))
-        number_RN = _e4m3_value(scale_RN)
+        scale_RN = e4m3_code(tl.div_rn(amax_RN, 6.0))
+        number_RN = e4m3_value(scale_RN)
     else:
         number_RN = tl.div_rn(amax_RN, 448.0)
         scale_RN = number_RN.to(tl.int32, bitcast=True)
 
     target_R = rows + row_R * ROW
     if BITS == 4:
-        code_RNG = _e2m1_code(magnitude_RNG, number_RN[:, :, None])
+        code_RNG = e2m1_code(magnitude_RNG, number_RN[:, :, None])
         code_RNG |= sign_RNG << 3
         low, high = tl.split(tl.reshape(code_RNG, [BLOCK_R, BLOCK_N, GROUP // 2, 2]))
         byte_NG = block_N[:, None] * (GROUP // 2) + tl.arange(0, GROUP // 2)[None, :]
@@ -180,11 +138,11 @@ def _pack(
                  mask=stored_RN[:, :, None])
     else:
         if SCALE == "ue8m0":
-            code_RNG = _e4m3_code(magnitude_RNG * number_RN[:, :, None])
+            code_RNG = e4m3_code(magnitude_RNG * number_RN[:, :, None])
         else:
             # A rounded quotient could look like a tie. In fp64 one bit is kept that says so.
             quotient_RNG = magnitude_RNG.to(tl.float64) / number_RN.to(tl.float64)[:, :, None]
-            code_RNG = _e4m3_code(_odd(quotient_RNG))
+            code_RNG = e4m3_code(odd(quotient_RNG))
         tl.store(target_R[:, None, None] + at_NG[None, :, :],
                  (code_RNG | (sign_RNG << 7)).to(tl.uint8), mask=stored_RN[:, :, None])
 
@@ -212,15 +170,6 @@ def _pack(
 
 
 @triton.jit
-def _odd(number):
-    """fp64 to fp32, cut off instead of rounded, the last bit set if anything was cut."""
-    bits = number.to(tl.int64, bitcast=True)
-    cut = (bits & 0x1FFFFFFF) != 0
-    whole = (bits & ~0x1FFFFFFF).to(tl.float64, bitcast=True).to(tl.float32)
-    return (whole.to(tl.int32, bitcast=True) | cut.to(tl.int32)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def _unpack(
     rows, values, count, rows_n, rows_y,
     VALUES: tl.constexpr, BITS: tl.constexpr, SCALE: tl.constexpr, SCALES: tl.constexpr,
@@ -242,7 +191,7 @@ def _unpack(
         scale_RN = tl.where(scale_RN == 0, 0x400000, scale_RN << 23)
         scale_RN = tl.where(scale_RN == 0x7F800000, 0x7FC00000, scale_RN)
     if SCALE == "e4m3":
-        number_RN = _e4m3_value(scale_RN)
+        number_RN = e4m3_value(scale_RN)
     else:
         number_RN = scale_RN.to(tl.float32, bitcast=True)
 
@@ -251,12 +200,12 @@ def _unpack(
         byte_NG = block_N[:, None] * (GROUP // 2) + tl.arange(0, GROUP // 2)[None, :]
         code_RNG = tl.load(source_R[:, None, None] + byte_NG[None, :, :] * rows_y,
                            mask=stored_RN[:, :, None], other=0).to(tl.int32)
-        both = tl.join(_e2m1_value(code_RNG & 15), _e2m1_value(code_RNG >> 4))
+        both = tl.join(e2m1_value(code_RNG & 15), e2m1_value(code_RNG >> 4))
         value_RNG = tl.reshape(both, [BLOCK_R, BLOCK_N, GROUP])
     else:
         code_RNG = tl.load(source_R[:, None, None] + at_NG[None, :, :] * rows_y,
                            mask=stored_RN[:, :, None], other=0).to(tl.int32)
-        value_RNG = _e4m3_value(code_RNG)
+        value_RNG = e4m3_value(code_RNG)
     target_R = values + row_R * (VALUES + ROPE)
     tl.store(target_R[:, None, None] + at_NG[None, :, :],
              (value_RNG * number_RN[:, :, None]).to(values.dtype.element_ty),
