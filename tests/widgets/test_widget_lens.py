@@ -62,11 +62,14 @@ def test_the_view_says_what_stands_in_the_cell(readings, token, layer):
 
 def test_a_shorter_text_is_never_read_beyond_its_end(readings):
     widget = LogitLens(readings)
-    assert widget.settings == {"text": 0, "token": 5, "layer": 1}
-    widget.set(token=1, text=1)
-    assert widget.settings["token"] == 3  # a new text is shown at its end
-    widget.set(token=5)
-    assert widget.settings["token"] == 3
+    assert widget.settings == {"text": 0, "token": -1, "layer": 1}
+    assert widget.view == look(readings[0], 5, 1)
+    widget.set(token=-6)
+    assert widget.view == look(readings[0], 0, 1)
+    widget.set(text=1)
+    assert widget.view == look(readings[1], 3, 1)  # a new text is shown at its end
+    widget.set(token=-6)
+    assert widget.settings["token"] == -4 and widget.view == look(readings[1], 0, 1)
 
 
 def test_the_courses_tokenizer_names_words_by_itself(model):

@@ -27,7 +27,7 @@ function draw({ chart, alt }, width) {
       picture.append(svg("text", { ...text, class: cell.final ? "strong" : "" }, short(cell.text)));
     });
   });
-  picture.append(svg("text", { class: "quiet", x: 0, y: floor + 20 }, "Darker: surer. Bold: what the model says in the end."));
+  picture.append(svg("text", { class: "quiet", x: 0, y: floor + 20 }, "Bluer: surer. Bold: what the model says in the end."));
   guesses.forEach((guess, i) => {
     const y = floor + 40 + i * 20;
     const long = Math.max(1, guess.end * (width - left - 70));

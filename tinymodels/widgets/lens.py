@@ -129,11 +129,12 @@ def _row(reading: Reading, token: int) -> dict:
 
 def controls(readings: Sequence[Reading]) -> tuple[Control, ...]:
     longest = max(len(reading.labels) for reading in readings)
-    at, depth = tuple(range(longest)), tuple(range(readings[0].layers + 1))
+    at, depth = tuple(range(-longest, 0)), tuple(range(readings[0].layers + 1))
+    ends = tuple(f"{-1 - i} before the last" if i < -1 else "the last" for i in at)
     names = tuple(" ".join(reading.labels[-8:]) for reading in readings)
     return (
         Control("text", "text ends", "select", tuple(range(len(readings))), names),
-        Control("token", "token", "range", at, tuple(f"{i + 1}" for i in at)),
+        Control("token", "token", "range", at, ends),
         Control("layer", "the guess", "range", depth, tuple(map(state, depth))),
     )
 
@@ -149,19 +150,18 @@ class LogitLens(Widget):
             raise ValueError("readings is empty; give at least one, from lens_reading(...)")
         if len({reading.layers for reading in self._readings}) > 1:
             raise ValueError("the readings have different numbers of layers; take one model")
-        start = {"text": 0, "token": len(self._readings[0].labels) - 1}
-        middle = self._readings[0].layers // 2
-        super().__init__("Logit lens", controls(self._readings), {**start, "layer": middle})
+        start = {"text": 0, "token": -1, "layer": self._readings[0].layers // 2}
+        super().__init__("Logit lens", controls(self._readings), start)
 
     def settle(self, settings: dict, changed: str | None = None) -> dict:
-        """A shorter text ends earlier; a new text is shown at its end."""
+        """Tokens are counted from the end (-1), because a shorter text has fewer of them."""
         settings = super().settle(settings)
-        last = len(self._readings[settings["text"]].labels) - 1
-        token = last if changed == "text" else min(settings["token"], last)
-        return {**settings, "token": token}
+        first = -len(self._readings[settings["text"]].labels)
+        return {**settings, "token": -1 if changed == "text" else max(settings["token"], first)}
 
     def look(self, settings: dict) -> View:
-        return look(self._readings[settings["text"]], settings["token"], settings["layer"])
+        reading = self._readings[settings["text"]]
+        return look(reading, len(reading.labels) + settings["token"], settings["layer"])
 
     def draw(self, view: View):
         from .lens_picture import draw

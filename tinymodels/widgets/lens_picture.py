@@ -27,7 +27,7 @@ def draw(view: View):
     grid.set_xticks([i + 0.5 for i in range(len(columns))], columns)
     grid.set_yticks([i + 0.5 for i in range(len(rows))], [row["label"] for row in rows])
     grid.xaxis.tick_top()
-    grid.set_xlabel("darker: surer. Bold: what the model says in the end.")
+    grid.set_xlabel("Bluer: surer. Bold: what the model says in the end.")
     _bars(bars, view.chart["guesses"])
     for ax in (grid, bars):
         ax.grid(visible=False)
