@@ -43,7 +43,7 @@ class Experts(nn.Module):
         """The weighted sum of what each token's k experts say."""
         few = experts_nk.numel() <= len(self)
         said_nkX = (self._each_alone if few else self._sorted)(x_nX, experts_nk)
-        return (weights_nk.unsqueeze(1) @ said_nkX).squeeze(1)
+        return (weights_nk.unsqueeze(-1) * said_nkX).sum(dim=1)
 
     def _each_alone(self, x_nX: Tensor, experts_nk: Tensor) -> Float[Tensor, "n k X"]:
         """For few choices: each takes a copy of its expert's matrices, and all run at once."""

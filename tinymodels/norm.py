@@ -12,4 +12,5 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Float[Tensor, "*B X"]) -> Float[Tensor, "*B X"]:
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+        mean_square = torch.linalg.vecdot(x, x).unsqueeze(-1) / x.shape[-1]
+        return x * torch.rsqrt(mean_square + self.eps) * self.weight

@@ -92,13 +92,19 @@ class MLA(nn.Module):
         return (nope_BTHD, both_BTHR[:, :, :-1]), rows
 
     def attend(
-        self, query: Query, rows: Rows, visible_BTS: Bool[Tensor, "*B T S"]
+        self, query: Query, rows: Rows, visible_BTS: Bool[Tensor, "*B T S"] | None = None
     ) -> Float[Tensor, "B T X"]:
-        """Each query over the rows it may see. A query that sees none gets zeros."""
+        """Each query over the rows it may see; a query that sees none gets zeros.
+
+        visible_BTS: None is causal order, the queries being the newest tokens of all.
+        """
         new, entries = query[0].shape[1], rows["latent"].shape[1]
         absorb = absorbing_is_cheaper(self.config, new, entries)
         if self.form is not None:
             absorb = self.form == "absorbed"
+        # One token sees all, and torch's fused kernel knows the order of a whole text.
+        if visible_BTS is None and new > 1 and (absorb or new < entries):
+            visible_BTS = in_order(new, entries, query[0].device)
         out_BHTD = (self._absorbed if absorb else self._expanded)(query, rows, visible_BTS)
         return self.output(out_BHTD.transpose(1, 2).flatten(-2))
 
@@ -106,7 +112,7 @@ class MLA(nn.Module):
         query, rows = self.project(x_BTX, step)
         if cache is not None:
             rows = cache.main.extend(rows)
-        return self.attend(query, rows, step.once(causal, rows["latent"].shape[1])), step
+        return self.attend(query, rows), step
 
     def up_projections(self) -> tuple[Float[Tensor, "H D C"], Float[Tensor, "H D C"]]:
         """W_UK and W_UV by head."""
@@ -132,12 +138,15 @@ class MLA(nn.Module):
         query_BHTD, key_BHSD, value_BHSD = self._as_heads(query, rows)
         # torch's fused kernel wants values as wide as keys; what is added is cut off again.
         missing = max(0, key_BHSD.shape[-1] - self.config.v_dim)
-        visible_B1TS = visible_BTS.reshape(-1, 1, *visible_BTS.shape[-2:])
+        mask_BHTS = visible_BTS
+        if visible_BTS is not None:
+            mask_BHTS = visible_BTS.reshape(-1, 1, *visible_BTS.shape[-2:])
         out_BHTD = F.scaled_dot_product_attention(
             query_BHTD,
             key_BHSD,
             F.pad(value_BHSD, (0, missing)),
-            attn_mask=visible_B1TS,
+            attn_mask=mask_BHTS,
+            is_causal=visible_BTS is None and query_BHTD.shape[2] > 1,
             scale=self.scale,
         )
         return out_BHTD[..., : self.config.v_dim]
@@ -146,8 +155,11 @@ class MLA(nn.Module):
         nope_BHTD, rope_BHTR = (x.transpose(1, 2) for x in query)
         latent_BSC, (up_k_HDC, up_v_HDC) = rows["latent"], self.up_projections()
         score_BHTS = every_head(nope_BHTD @ up_k_HDC, latent_BSC.mT)
-        score_BHTS = score_BHTS + every_head(rope_BHTR, rows["rope"].mT)
-        weight_BHTS = masked_softmax(score_BHTS * self.scale, visible_BTS.unsqueeze(-3))
+        score_BHTS = (score_BHTS + every_head(rope_BHTR, rows["rope"].mT)) * self.scale
+        if visible_BTS is None:
+            weight_BHTS = score_BHTS.softmax(-1)
+        else:
+            weight_BHTS = masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3))
         return every_head(weight_BHTS, latent_BSC) @ up_v_HDC.mT
 
 
@@ -158,10 +170,14 @@ def every_head(
     return (x_BHTi.flatten(1, 2) @ shared_Bij).unflatten(1, x_BHTi.shape[1:3])
 
 
+def in_order(new: int, entries: int, device=None) -> Bool[Tensor, "T S"]:
+    """What each of the `new` newest of `entries` tokens may see: itself and all before it."""
+    return torch.ones(new, entries, dtype=torch.bool, device=device).tril(entries - new)
+
+
 def causal(step: Step, entries: int) -> Bool[Tensor, "T S"]:
-    """Which of `entries` rows each token may see: its own and all before it."""
-    positions_S = torch.arange(entries, device=step.tokens_BT.device)
-    return positions_S <= step.positions_T[:, None]
+    """That of a pass's own tokens. Layers share it: `step.once(causal, entries)`."""
+    return in_order(step.tokens_BT.shape[1], entries, step.tokens_BT.device)
 
 
 def masked_softmax(
