@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Row:
     """One row: `values` numbers as codes of `bits` bits, a scale for every `block` of
-    them, and `rope` numbers in bf16. `rope_first`: the bf16 part lies before the scales."""
+    them (a short last block has one too), and `rope` numbers in bf16. `rope_first`: the bf16
+    part lies before the scales."""
 
     name: str
     values: int
@@ -30,7 +32,7 @@ class Row:
 
     @property
     def scales(self) -> int:
-        return self.values // self.block
+        return -(-self.values // self.block)
 
     @property
     def numbers(self) -> int:
@@ -85,7 +87,8 @@ def _nearest(numbers: Tensor, bits: int) -> Tensor:
 def pack_twin(values, row: Row):
     """Rows of bytes in plain torch, in fp64."""
     lead = values.shape[:-1]
-    block_LNG = values[..., :row.values].double().unflatten(-1, (-1, row.block))
+    whole = F.pad(values[..., :row.values].double(), (0, -row.values % row.block))
+    block_LNG = whole.unflatten(-1, (-1, row.block))
     amax_LN = block_LNG.abs().amax(-1).clamp(min=row.floor)
     wanted_LN = amax_LN / (6 if row.bits == 4 else 448)
     if row.scale == "f32":
@@ -99,7 +102,8 @@ def pack_twin(values, row: Row):
         power = exponent - (fraction == 0.5).int()
         stored = (power + 127).to(torch.uint8)
         scale_LN = torch.ldexp(torch.ones_like(wanted_LN), power)
-    codes = _nearest(block_LNG / scale_LN.double()[..., None], row.bits).flatten(-2)
+    codes = _nearest(block_LNG / scale_LN.double()[..., None], row.bits)
+    codes = codes.flatten(-2)[..., :row.values]
     if row.bits == 4:
         codes = codes[..., 0::2] + 16 * codes[..., 1::2]
     parts = [codes, stored]
@@ -123,8 +127,8 @@ def unpack_twin(rows, row: Row, dtype=torch.float32):
     else:
         powers = 2.0 ** (torch.arange(256, dtype=torch.float64, device=rows.device) - 127)
         scale_LN = powers.masked_fill(powers == 2.0**128, torch.nan).float()[stored.long()]
-    value_LNG = _signed(row.bits).to(rows.device)[codes.long()].unflatten(-1, (-1, row.block))
-    values = (value_LNG * scale_LN[..., None]).flatten(-2).to(dtype)
+    scale_LV = scale_LN.repeat_interleave(row.block, dim=-1)[..., :row.values]
+    values = (_signed(row.bits).to(rows.device)[codes.long()] * scale_LV).to(dtype)
     if not row.rope:
         return values
     rope = rows[..., row.rope_at:row.rope_at + 2 * row.rope]

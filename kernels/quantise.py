@@ -13,7 +13,7 @@ How a code is made from a number, and a number from a code, is in `kernels.small
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
-from kernels.packed_rows import FP4, ROWS, Row, pack_twin, unpack_twin
+from kernels.packed_rows import FP4, ROWS, V4_ENTRY, Row, pack_twin, unpack_twin
 from kernels.small_floats import e2m1_code, e2m1_value, e4m3_code, e4m3_value, odd
 
 if TYPE_CHECKING:
@@ -106,8 +106,11 @@ def _pack(
     block_N = tl.arange(0, BLOCK_N)
     stored_RN = (row_R < count)[:, None] & (block_N < SCALES)[None, :]
     at_NG = block_N[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    there_RNG = stored_RN[:, :, None]
+    if VALUES % GROUP:  # the last block is short
+        there_RNG = there_RNG & (at_NG < VALUES)[None, :, :]
     source_RNG = values + row_R[:, None, None] * values_n + at_NG[None, :, :] * values_d
-    number_RNG = tl.load(source_RNG, mask=stored_RN[:, :, None], other=0.0).to(tl.float32)
+    number_RNG = tl.load(source_RNG, mask=there_RNG, other=0.0).to(tl.float32)
     bits_RNG = number_RNG.to(tl.int32, bitcast=True)
     magnitude_RNG = (bits_RNG & 0x7FFFFFFF).to(tl.float32, bitcast=True)
     sign_RNG = (bits_RNG >> 31) & 1
@@ -134,8 +137,11 @@ def _pack(
         code_RNG |= sign_RNG << 3
         low, high = tl.split(tl.reshape(code_RNG, [BLOCK_R, BLOCK_N, GROUP // 2, 2]))
         byte_NG = block_N[:, None] * (GROUP // 2) + tl.arange(0, GROUP // 2)[None, :]
+        there_RNY = stored_RN[:, :, None]
+        if VALUES % GROUP:
+            there_RNY = there_RNY & (byte_NG < VALUES // 2)[None, :, :]
         tl.store(target_R[:, None, None] + byte_NG[None, :, :], (low | (high << 4)).to(tl.uint8),
-                 mask=stored_RN[:, :, None])
+                 mask=there_RNY)
     else:
         if SCALE == "ue8m0":
             code_RNG = e4m3_code(magnitude_RNG * number_RN[:, :, None])
@@ -144,7 +150,7 @@ def _pack(
             quotient_RNG = magnitude_RNG.to(tl.float64) / number_RN.to(tl.float64)[:, :, None]
             code_RNG = e4m3_code(odd(quotient_RNG))
         tl.store(target_R[:, None, None] + at_NG[None, :, :],
-                 (code_RNG | (sign_RNG << 7)).to(tl.uint8), mask=stored_RN[:, :, None])
+                 (code_RNG | (sign_RNG << 7)).to(tl.uint8), mask=there_RNG)
 
     scale_at_RN = target_R[:, None] + SCALES_AT
     if SCALE == "f32":
@@ -196,20 +202,25 @@ def _unpack(
         number_RN = scale_RN.to(tl.float32, bitcast=True)
 
     at_NG = block_N[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    there_RNG = stored_RN[:, :, None]
+    if VALUES % GROUP:  # the last block is short
+        there_RNG = there_RNG & (at_NG < VALUES)[None, :, :]
     if BITS == 4:
         byte_NG = block_N[:, None] * (GROUP // 2) + tl.arange(0, GROUP // 2)[None, :]
+        there_RNY = stored_RN[:, :, None]
+        if VALUES % GROUP:
+            there_RNY = there_RNY & (byte_NG < VALUES // 2)[None, :, :]
         code_RNG = tl.load(source_R[:, None, None] + byte_NG[None, :, :] * rows_y,
-                           mask=stored_RN[:, :, None], other=0).to(tl.int32)
+                           mask=there_RNY, other=0).to(tl.int32)
         both = tl.join(e2m1_value(code_RNG & 15), e2m1_value(code_RNG >> 4))
         value_RNG = tl.reshape(both, [BLOCK_R, BLOCK_N, GROUP])
     else:
         code_RNG = tl.load(source_R[:, None, None] + at_NG[None, :, :] * rows_y,
-                           mask=stored_RN[:, :, None], other=0).to(tl.int32)
+                           mask=there_RNG, other=0).to(tl.int32)
         value_RNG = e4m3_value(code_RNG)
     target_R = values + row_R * (VALUES + ROPE)
     tl.store(target_R[:, None, None] + at_NG[None, :, :],
-             (value_RNG * number_RN[:, :, None]).to(values.dtype.element_ty),
-             mask=stored_RN[:, :, None])
+             (value_RNG * number_RN[:, :, None]).to(values.dtype.element_ty), mask=there_RNG)
     if ROPE:
         rope_P = tl.arange(0, BLOCK_P)
         there_RP = (row_R < count)[:, None] & (rope_P < ROPE)[None, :]
@@ -227,7 +238,7 @@ def _options(row: Row) -> dict:
     held = 32_768 if backend.current().name == "interpret" else 2_048
     return dict(VALUES=row.values, BITS=row.bits, SCALE=row.scale, SCALES=row.scales,
                 GROUP=row.block, ROPE=row.rope, SCALES_AT=row.scales_at, ROPE_AT=row.rope_at,
-                ROW=row.nbytes, BLOCK_R=held // (block_n * row.block), BLOCK_N=block_n,
+                ROW=row.nbytes, BLOCK_R=max(1, held // (block_n * row.block)), BLOCK_N=block_n,
                 BLOCK_P=arguments.power_of_two(max(row.rope, 1)))
 
 
@@ -275,6 +286,12 @@ def _shapes(rows: int, dtype: torch.dtype) -> tuple[Shape, ...]:
                  for row in ROWS for function in (pack, unpack))
 
 
-SMALL = (*_shapes(77, torch.float32), Shape("pack FP4 288, bf16", pack, FP4, 5, torch.bfloat16))
+SHORT = replace(V4_ENTRY, name="V4, 3 blocks, the last short", values=136, rope=10, pad=5)
+
+SMALL = (*_shapes(77, torch.float32), Shape("pack with a short block", pack, SHORT, 7),
+         Shape("unpack with a short block", unpack, SHORT, 7),
+         Shape("pack FP4 288, bf16", pack, FP4, 5, torch.bfloat16))
 REAL = (*_shapes(65_536, torch.bfloat16), Shape("pack FP4 288, fp32", pack, FP4, 65_536),
-        Shape("unpack FP4 288, fp32", unpack, FP4, 65_536), Shape("one row", pack, FP4, 1))
+        Shape("unpack FP4 288, fp32", unpack, FP4, 65_536), Shape("one row", pack, FP4, 1),
+        Shape("pack with a short block", pack, SHORT, 4_096),
+        Shape("unpack with a short block", unpack, SHORT, 4_096))

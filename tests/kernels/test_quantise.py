@@ -1,6 +1,7 @@
 """Rows of bytes against `tinymodels.cache.packing` and against recorded numbers: every byte."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from kernels.check import poisoned
 from kernels.packed_rows import FP4, FP8, MXFP4, ROWS, V4_ENTRY, V32_ENTRY, V32_INDEX, Row
 from kernels.quantise import pack, unpack
 from tinymodels import layouts
-from tinymodels.cache import packing
+from tinymodels.cache import kernel_rows, packing
 
 IMPLS = ["torch", pytest.param("triton", marks=pytest.mark.triton_runs)]
 LAYOUTS = {
@@ -20,8 +21,14 @@ LAYOUTS = {
     V4_ENTRY: layouts.shared_kv_fp8(448, 64), V32_ENTRY: layouts.latent_fp8(512, 64),
     V32_INDEX: layouts.index_fp8(128),
 }
+for short in (  # as tiny models have them: a block that is not full, or a last one
+    layouts.shared_kv_fp8(24, 8), layouts.shared_kv_fp8(136, 10), layouts.latent_fp8(32, 8),
+    layouts.index_fp8(16), layouts.index_fp4(16), layouts.index_fp4(72), layouts.entry_fp4(40),
+    layouts.entry_fp8(72),
+):
+    LAYOUTS[replace(kernel_rows.row_of(short), name=f"{short.name} of {short.values}")] = short
 GOLDEN = Path(__file__).parent.parent / "golden"
-every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+every_row = pytest.mark.parametrize("row", LAYOUTS, ids=lambda row: row.name)
 
 
 def by_field(row: Row, values):
@@ -158,6 +165,33 @@ def test_offsets_beyond_two_to_the_31(tmp_path, draw):
     with bounds.checking_overflow():
         rows = pack(values, MXFP4, impl="triton")
     assert torch.equal(rows, packing.pack(LAYOUTS[MXFP4], {"index": values.clone()}))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_layouts_are_the_kernels_rows(row):
+    found = kernel_rows.row_of(LAYOUTS[row])
+    assert found == replace(row, name=found.name)
+
+
+@pytest.mark.parametrize("layout", [layouts.latent(32, 8), layouts.key_value(2, 16),
+                                    layouts.plain("f32", layouts.F32, key=3),
+                                    layouts.at_bits(layouts.latent(32, 8), 6)])
+def test_rows_that_the_kernel_does_not_have(layout):
+    assert kernel_rows.row_of(layout) is None
+
+
+@pytest.mark.triton_runs
+@every_row
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_cache_packs_the_same_through_the_kernel(row, dtype, draw):
+    layout, values = LAYOUTS[row], by_field(row, draw(4, 2, 5, row.numbers, dtype=dtype))
+    rows = packing.pack(layout, values, "triton")
+    assert torch.equal(rows.cpu(), packing.pack(layout, {k: v.cpu() for k, v in values.items()}))
+    numbers = packing.unpack(layout, rows, dtype, "triton")
+    for name, wanted in packing.unpack(layout, rows, dtype).items():
+        assert torch.equal(numbers[name], wanted), name
+    wide = {name: value.double() for name, value in values.items()}
+    assert torch.equal(packing.pack(layout, wide, "triton"), rows)  # which torch packs
 
 
 @pytest.mark.parametrize("call, words", [

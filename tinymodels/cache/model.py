@@ -138,8 +138,13 @@ class ModelCache:
             )
 
     @contextmanager
-    def writing(self, tokens: int) -> Iterator[None]:
-        """Around a pass that stores `tokens` tokens: counts them, or marks the cache as broken."""
+    def writing(self, tokens: int, kernels: str | None = None) -> Iterator[None]:
+        """Around a pass that stores `tokens` tokens: counts them, or marks the cache as broken.
+
+        kernels: how its rows are packed, see `packing.pack`.
+        """
+        for store in (store for layer in self.layers for store in layer.stores()):
+            store.kernels = kernels
         try:
             yield
         except BaseException:

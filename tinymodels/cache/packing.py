@@ -34,6 +34,7 @@ from ..formats import (
     unpack_nibbles,
 )
 from ..layouts import BF16, E2M1, E4M3, F32, F64, PAD, UE8M0, Field, Format, Layout, scale_count
+from . import kernel_rows
 
 # Which scheme a field's three facts mean: its format, its scales' format and the block.
 SCHEMES: dict[tuple[Format, Format, int], Scheme] = {
@@ -47,16 +48,23 @@ _FLOATS = {BF16: torch.bfloat16, F32: torch.float32, F64: torch.float64}
 
 
 def pack(
-    layout: Layout, values: Mapping[str, Float[Tensor, "*lead count"]]
+    layout: Layout,
+    values: Mapping[str, Float[Tensor, "*lead count"]],
+    kernels: str | None = "torch",
 ) -> UInt8[Tensor, "*lead nbytes"]:
     """Rows of bytes from the numbers of each data field (scales and padding are made here).
 
+    kernels: "triton" takes the kernel `quantise` for a row it knows and numbers of at most 32
+    bits, the same bytes; on a GPU it does not look for bad numbers, since the answer would have
+    to be waited for. "torch" never does, None only on a GPU.
     Errors: ValueError for a missing or unknown field, a last axis that is not the field's count,
     leading axes that differ, values that are not floating point, NaN, infinity or a magnitude
     that the field cannot hold, and a layout that no scheme covers. Nothing is returned then.
     """
     data = layout.data
     lead, device = _check(layout, data, values)
+    if kernel_rows.usable(layout, kernels, *values.values()):
+        return kernel_rows.pack(layout, values)
     parts: dict[str, Tensor] = {}
     for field in data:
         numbers = values[field.name].detach()
@@ -71,12 +79,16 @@ def pack(
 
 
 def unpack(
-    layout: Layout, rows: UInt8[Tensor, "*lead nbytes"], dtype: torch.dtype = torch.float32
+    layout: Layout,
+    rows: UInt8[Tensor, "*lead nbytes"],
+    dtype: torch.dtype = torch.float32,
+    kernels: str | None = "torch",
 ) -> dict[str, Float[Tensor, "*lead count"]]:
     """The numbers of each data field, as new tensors of `dtype`.
 
-    Computed in float32, or in float64 if that is asked for. Errors: ValueError for rows that are
-    not uint8 or not `layout.nbytes` long, a dtype that is not floating point.
+    Computed in float32, or in float64 if that is asked for. kernels: as in `pack`. Errors:
+    ValueError for rows that are not uint8 or not `layout.nbytes` long, a dtype that is not
+    floating point.
     """
     if rows.dtype != torch.uint8 or rows.ndim == 0 or rows.shape[-1] != layout.nbytes:
         raise ValueError(
@@ -85,6 +97,8 @@ def unpack(
         )
     if not dtype.is_floating_point:
         raise ValueError(f"dtype is {dtype}; numbers come back as floating point")
+    if kernel_rows.readable(dtype) and kernel_rows.usable(layout, kernels, rows):
+        return kernel_rows.unpack(layout, rows, dtype)
     spans = layout.offsets()
     field_bytes = {name: rows[..., start:end] for name, (start, end) in spans.items()}
     wide = torch.float64 if dtype == torch.float64 else torch.float32

@@ -20,8 +20,8 @@ FLOATS = {"float32": torch.float32, "float64": torch.float64}
 class Rows:
     """Up to `capacity` rows for each of `batch` sequences of equal length.
 
-    dtype is what `read` returns; float storage returns its own. Errors: ValueError for an
-    unknown storage.
+    dtype is what `read` returns; float storage returns its own. kernels: how packed rows are
+    made and read, see `packing.pack`. Errors: ValueError for an unknown storage.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Rows:
             raise ValueError(f"storage is {storage!r}; it must be 'packed', 'float32' or 'float64'")
         self.layout, self.batch, self.capacity = layout, batch, capacity
         self.storage, self.length = storage, 0
+        self.kernels: str | None = None
         self.dtype = FLOATS.get(storage, dtype)
         self.fields = {f.name: f.count for f in layout.data}
         if storage == "packed":
@@ -74,12 +75,14 @@ class Rows:
         """Numbers to what is stored."""
         numbers = {name: x.detach() for name, x in numbers.items()}
         if self.storage == "packed":
-            return {"row": pack(self.layout, numbers)}
+            return {"row": pack(self.layout, numbers, self.kernels)}
         return {name: x.to(self.dtype) for name, x in numbers.items()}
 
     def decode(self, stored: dict[str, Tensor]) -> dict[str, Tensor]:
         """What is stored back to numbers."""
-        return unpack(self.layout, stored["row"], self.dtype) if "row" in stored else stored
+        if "row" not in stored:
+            return stored
+        return unpack(self.layout, stored["row"], self.dtype, self.kernels)
 
     def as_stored(self, numbers: dict[str, Tensor]) -> dict[str, Tensor]:
         """What would come back if these numbers were rows: rounded as rows are, kept nowhere."""
