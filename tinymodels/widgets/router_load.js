@@ -6,7 +6,8 @@ function draw({ chart, alt }, width) {
   const across = width - left - right;
   const [high, low, path] = [120, 56, 84];
   const [first, second, third] = [22, 22 + high + 34, 22 + high + 34 + low + 40];
-  const picture = svg("svg", { role: "img", "aria-label": alt, width, height: third + path + 24 });
+  const fourth = third + path + 52;
+  const picture = svg("svg", { role: "img", "aria-label": alt, width, height: fourth + 18 });
   const each = across / chart.loads.length;
   const thick = Math.max(2, each * 0.7);
   const line = (style, y) => svg("line", { class: style, x1: left, x2: left + across, y1: y, y2: y });
@@ -54,6 +55,15 @@ function draw({ chart, alt }, width) {
     svg("text", { class: "quiet", x: left, y: third + path + 16 }, "0"),
     svg("text", { class: "quiet", x: left + across, y: third + path + 16, "text-anchor": "middle" }, chart.steps),
   );
+
+  picture.append(words("weights of the tokens that keep their experts", fourth - 10, "strong"));
+  for (const bar of chart.weights) {
+    const long = bar.end * across * 0.5;
+    picture.append(
+      svg("rect", { class: "accent", x: left, y: fourth, width: Math.max(1, long), height: 14, rx: 2 }),
+      svg("text", { x: left + long + 8, y: fourth + 11 }, bar.text),
+    );
+  }
   return picture;
 }
 

@@ -120,7 +120,7 @@ def look(balance: Balance, gamma: float, step: int, weighs: bool) -> View:
         alt=f"Bars of the load of {experts} experts after {step} steps of {gamma:g}, in fair"
         f" shares: {', '.join(f'{s:.2f}' for s in shares)}.",
         say=f"Step {step}: {max(shares):.2f} fair shares on the busiest expert.",
-        chart=_chart(balance, gamma, step),
+        chart=_chart(balance, gamma, step, weighs),
     )
 
 
@@ -133,7 +133,7 @@ def _heard(now: Moment, weighs: bool) -> str:
     return f"{kept}, and weigh them as ever: off by 0 %."
 
 
-def _chart(balance: Balance, gamma: float, step: int) -> dict:
+def _chart(balance: Balance, gamma: float, step: int, weighs: bool) -> dict:
     moments = balance.moments(gamma)
     every = [m for _, run in balance.runs for m in run]
     fair = sum(every[0].loads) / len(every[0].loads)
@@ -157,8 +157,16 @@ def _chart(balance: Balance, gamma: float, step: int) -> dict:
             for t, m in enumerate(moments[: step + 1])
         ],
         "steps": f"{last}",
+        "weights": [_off(moments[step].moved, max(m.moved for m in every), weighs)],
         "most": most,
     }
+
+
+def _off(moved: float, most: float, weighs: bool) -> dict:
+    """The bar that says how wrong the weights are."""
+    if not weighs:
+        return {"end": 0.0, "text": "off by 0 %: the bias only chooses"}
+    return {"end": moved / most if most else 0.0, "text": f"off by {moved:.1%}"}
 
 
 def controls(balance: Balance) -> tuple[Control, ...]:
@@ -206,7 +214,7 @@ def router_load(balance: Balance, gamma: float = 0.01) -> RouterLoad:
 
 def _picture(view: View):
     chart = view.chart
-    fig, (loads, biases, path) = plot.figure(8.4, 2.7, columns=3)
+    fig, (loads, biases, path) = plot.figure(8.4, 2.9, columns=3)
     places = range(len(chart["loads"]))
     heights = [bar["end"] * chart["most"] for bar in chart["loads"]]
     colours = [plot.LIGHT["accent" if bar["over"] else "bar"] for bar in chart["loads"]]
@@ -230,4 +238,5 @@ def _picture(view: View):
     path.set(xlim=(0, int(chart["steps"])), ylim=(0, chart["most"]), xlabel="step")
     path.set_title("busiest expert, in fair shares", fontsize=9)
     fig.suptitle(f"{view.number} {view.unit}", x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    fig.supxlabel(view.lines[1], x=0.01, ha="left", fontsize=9)
     return fig
