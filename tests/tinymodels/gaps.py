@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tinymodels import moe
-from tinymodels.attention import csa, csa2, dsa, indexer
+from tinymodels.attention import indexer
 
 
 def cut_gap(score: Tensor, k: int) -> float:
@@ -42,13 +42,10 @@ def closest_calls() -> Iterator[list[float]]:
         seen.append(cut_gap(scores_BTE, k))
         return best(scores_BTE, k)
 
-    places = (dsa, csa, csa2, indexer)
-    for module in places:
-        module.top_k = watched_top_k
+    indexer.top_k = watched_top_k
     moe.best = watched_best
     try:
         yield seen
     finally:
-        for module in places:
-            module.top_k = top_k
+        indexer.top_k = top_k
         moe.best = best

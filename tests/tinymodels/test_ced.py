@@ -1,12 +1,13 @@
 """CED: which layers run for a prompt, what a bounded replay leaves exact, and what it costs."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
 
 from tinymodels import ced, ledger
-from tinymodels.attention import sliding
+from tinymodels.attention import seen
 from tinymodels.generate import generate_without_cache, stream
 from tinymodels.presets import tiny_v1, tiny_v4_1
 from tinymodels.step import Step
@@ -33,7 +34,7 @@ def tokens_of(length, seed=0, batch=2):
 
 def cut_at(start):
     """`in_window` that lets no query see a key before position `start`."""
-    right = sliding.in_window
+    right = seen.in_window
 
     def in_window(step, entries, window):
         end = step.start + step.tokens_BT.shape[1]
@@ -47,7 +48,8 @@ def with_cut_windows(model, tokens, start, monkeypatch):
     """Logits of an uncached pass whose decoder windows reach back to `start` at most."""
     step = Step(tokens)
     stream, step = model.run(range(ENCODER), model.open(step), step)
-    monkeypatch.setattr(sliding, "in_window", cut_at(start))
+    step = replace(step, made={})  # the masks that the encoder shared are whole
+    monkeypatch.setattr(seen, "in_window", cut_at(start))
     stream, _ = model.run(range(ENCODER, LAYERS), stream, step)
     monkeypatch.undo()
     return model.close(stream)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinymodels.attention import dsa
+from tinymodels.attention import indexer
 from tinymodels.attention.dsa import DSA
 from tinymodels.attention.indexer import chosen, hadamard, index_scores, top_k
 from tinymodels.attention.mla import MLA
@@ -155,7 +155,7 @@ def test_a_packed_cache_rounds_queries_as_it_rounds_keys(monkeypatch):
         scored.append((query, key))
         return index_scores(query, weight, key)
 
-    monkeypatch.setattr(dsa, "index_scores", watched)
+    monkeypatch.setattr(indexer, "index_scores", watched)
     layer(x, step(9))
     layer(x, step(9), memory.layers[0])
     (exact, exact_key), (query, key) = scored

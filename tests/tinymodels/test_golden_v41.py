@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from tinymodels import convert, residual
-from tinymodels.attention import csa, csa2
+from tinymodels.attention import csa, indexer
+from tinymodels.attention.indexer import index_scores
 from tinymodels.cache import groups
 from tinymodels.moe import watch_routing
 from tinymodels.transformer import Transformer
@@ -116,8 +117,8 @@ def watched(name):
             seen[f"layers.{i}.attn_in"], seen[f"layers.{i}.attn_out"] = inputs[0], output[0]
             if i in CHOOSERS:
                 x_BTX = inputs[0]
-                score = module.indexer.scores(x_BTX, module.query_latent(x_BTX), output[1])
-                seen[f"layers.{i}.index_score"] = score
+                asked = module.indexer.ask(x_BTX, module.query_latent(x_BTX), output[1])
+                seen[f"layers.{i}.index_score"] = index_scores(*asked)
             if i in FAR:
                 seen[f"layers.{i}.topk"] = output[1].far.choice_BTk
             if i == 4:
@@ -216,7 +217,7 @@ def test_every_choice(name):
 
 def half_built_visible(patch):
     patch.setattr(
-        csa2, "complete_groups",
+        indexer, "complete_groups",
         lambda step, entries, m: torch.arange(entries) < ((step.positions_T + m) // m)[:, None],
     )  # fmt: skip
 

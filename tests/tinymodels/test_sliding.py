@@ -8,12 +8,10 @@ import torch
 
 from tinymodels.attention import sliding
 from tinymodels.attention.output import GroupedOutput
+from tinymodels.attention.seen import complete_groups, in_window, softmax_with_sink
 from tinymodels.attention.sliding import (
     Sliding,
-    complete_groups,
-    in_window,
     rotate_tail,
-    softmax_with_sink,
 )
 from tinymodels.cache import ModelCache
 from tinymodels.config import CSA2, Dense, Grouped, ModelConfig, Rope, uniform
@@ -141,7 +139,7 @@ def test_a_sink_takes_weight_and_gives_nothing():
     visible = torch.rand(2, 4, 1, 7) < 0.6
     visible[0, 1] = False
     sink = torch.tensor([-2.0, 0.5, 40.0]).double()
-    got = softmax_with_sink(score, visible, sink)
+    (got,) = softmax_with_sink([score.masked_fill(~visible, -torch.inf)], sink)
     power = score.exp() * visible
     want = power / (power.sum(-1, keepdim=True) + sink.exp()[:, None])
     torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
@@ -151,7 +149,7 @@ def test_a_sink_takes_weight_and_gives_nothing():
 @pytest.mark.parametrize("sink", [-1e9, 1e9])
 def test_extreme_sinks_are_finite(sink):
     score, visible = torch.randn(1, 2, 1, 3), torch.tensor([[[[True] * 3], [[False] * 3]]])
-    got = softmax_with_sink(score, visible, torch.tensor([sink]))
+    (got,) = softmax_with_sink([score.masked_fill(~visible, -torch.inf)], torch.tensor([sink]))
     assert got.isfinite().all()
     assert (got[:, 1] == 0).all()
     assert got[:, 0].sum().item() == pytest.approx(0 if sink > 0 else 1)

@@ -19,9 +19,10 @@ from ..cache import groups
 from ..config import Grouped, Rope
 from ..norm import RMSNorm
 from ..step import Step
-from .indexer import chosen, divergence, hadamard, index_scores, top_k
+from .indexer import Asked, hadamard, search
 from .rope import Turn, turn_of, turn_of_step
-from .sliding import Sliding, complete_groups, near_and_far, rotate_tail
+from .seen import all_groups, choice_rows
+from .sliding import Sliding, rotate_tail
 
 
 class Compressor(nn.Module):
@@ -130,7 +131,7 @@ class CSA(Sliding):
 
     def __init__(self, width: int, config: Grouped, eps: float):
         super().__init__(width, config, eps)
-        c = config
+        c, self.ratio = config, config.ratio
         self.compressor = Compressor(width, c.head_dim, c.ratio, eps, c.overlap, True)
         self.indexer = GroupIndexer(width, c, eps) if c.indexer else None
 
@@ -139,18 +140,18 @@ class CSA(Sliding):
         query_BTHD, entry_BTD = self.project(x_BTX, latent_BTC, step)
         near = self.near(entry_BTD, step, cache)
         far_BSD = self.far(x_BTX, step, cache)
-        visible_BTS = step.once(complete_groups, far_BSD.shape[1], self.config.ratio)
-        if self.indexer is not None:
-            # The indexer learns from its own loss alone: nothing flows back through its inputs.
-            score_BTS = self.scores(x_BTX.detach(), latent_BTC.detach(), step, cache)
-            if step.losses is not None:
-                share_BTS = self.far_share(query_BTHD, near, (far_BSD, visible_BTS))
-                loss = divergence(score_BTS, share_BTS, visible_BTS)
-                step = replace(step, losses=(*step.losses, loss))
-            choice_BTk = top_k(score_BTS, visible_BTS, self.config.indexer.top_k)
-            visible_BTS = chosen(choice_BTk, far_BSD.shape[1])
-        both = near_and_far(near, (far_BSD, visible_BTS))
-        return self.attend(query_BTHD, *both, step), step
+        if self.indexer is None:
+            return self.attend(query_BTHD, step, near, all_groups(far_BSD, step, self.ratio)), step
+        # The indexer learns from its own loss alone: nothing flows back through its inputs.
+        asked = self.ask(x_BTX.detach(), latent_BTC.detach(), step, cache)
+        share = (
+            None if step.losses is None else self.share(query_BTHD, near, far_BSD, step, self.ratio)
+        )
+        found = search(asked, step, self.ratio, self.config.indexer.top_k, share)
+        if share is not None:
+            step = replace(step, losses=(*step.losses, found.loss))
+        far = choice_rows(far_BSD, found.choice_BTk, every=step.tokens_BT.shape[1] == 1)
+        return self.attend(query_BTHD, step, near, far), step
 
     def far(self, x_BTX, step: Step, cache=None) -> Float[Tensor, "B S D"]:
         """All complete groups, those that these tokens complete included."""
@@ -160,14 +161,14 @@ class CSA(Sliding):
             entry_BGD = rotate_tail(entry_BGD, turn)
         return entry_BGD if cache is None else groups.extend(cache.main, entry_BGD)
 
-    def scores(self, x_BTX, latent_BTC, step: Step, cache=None) -> Float[Tensor, "B T S"]:
-        """The indexer's scores of all complete groups."""
+    def ask(self, x_BTX, latent_BTC, step: Step, cache=None) -> Asked:
+        """What the indexer's scores of all complete groups are made of."""
         key_BSD = self.indexer.keys(x_BTX, step, self._state(cache)[1])
         query_BTID = self.indexer.queries(latent_BTC, step)
         if cache is not None:
             key_BSD = groups.extend(cache.index, key_BSD)
             query_BTID = groups.as_stored(cache.index, query_BTID)
-        return index_scores(query_BTID, self.indexer.weights(x_BTX), key_BSD)
+        return Asked(query_BTID, self.indexer.weights(x_BTX), key_BSD)
 
     def _state(self, cache) -> tuple[Tensor | None, Tensor | None]:
         """Where half-built entries wait, and half-built keys."""

@@ -15,7 +15,7 @@ decode.
 
 from dataclasses import replace
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..cache import groups
@@ -24,9 +24,10 @@ from ..config import Rope
 from ..norm import RMSNorm
 from ..step import Far, Step
 from .csa import Compressor
-from .indexer import candidate_blocks, chosen, divergence, index_scores, top_k
+from .indexer import Asked, search
 from .rope import turn_of, turn_of_step
-from .sliding import Sliding, complete_groups, near_and_far, rotate_tail
+from .seen import Seen, choice_rows
+from .sliding import Sliding, rotate_tail
 
 
 class SharedIndexer(nn.Module):
@@ -47,15 +48,16 @@ class SharedIndexer(nn.Module):
         turn = turn_of(self.rope, positions_G, latent_BGD.dtype)
         return rotate_tail(self.key_norm(self.key(latent_BGD)), turn)
 
-    def scores(self, x_BTX, latent_BTC, step: Step) -> Float[Tensor, "B T S"]:
-        """Of every published key; queries are rounded as the owner's keys are."""
+    def ask(self, x_BTX, latent_BTC, step: Step) -> Asked:
+        """What scores of every published key are made of; queries are rounded as the owner's
+        keys are."""
         c, far = self.config, step.far
         query_BTID = self.query(latent_BTC).unflatten(-1, (c.heads, c.dim))
         query_BTID = rotate_tail(query_BTID, step.once(turn_of_step, self.rope, x_BTX.dtype))
         if far.index is not None:
             query_BTID = groups.as_stored(far.index, query_BTID)
         weight_BTI = self.head_weight(x_BTX) * (c.heads * c.dim) ** -0.5
-        return index_scores(query_BTID, weight_BTI, far.key_BSD)
+        return Asked(query_BTID, weight_BTI, far.key_BSD)
 
 
 class CSA2(Sliding):
@@ -78,13 +80,10 @@ class CSA2(Sliding):
         near = self.near(entry_BTD, step, cache)
         if self.config.mode in ("full", "reindex"):
             # The indexer learns from its own loss alone: nothing flows back through its inputs.
-            score_BTS = self.indexer.scores(x_BTX.detach(), latent_BTC.detach(), step)
-            if step.losses is not None:
-                step = self.learn(score_BTS, query_BTHD, near, step)
-            step = self.choose(score_BTS, step)
-        entry_BSD = step.far.entry_BSD
-        far = entry_BSD, chosen(step.far.choice_BTk, entry_BSD.shape[1])
-        return self.attend(query_BTHD, *near_and_far(near, far), step), step
+            asked = self.indexer.ask(x_BTX.detach(), latent_BTC.detach(), step)
+            step = self.choose(asked, query_BTHD, near, step)
+        far = step.once(published_rows, step.far.choice_BTk)
+        return self.attend(query_BTHD, step, near, far), step
 
     def publish(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None) -> Step:
         """Make, keep and publish the entries and keys of the groups that these tokens complete.
@@ -109,28 +108,31 @@ class CSA2(Sliding):
         far = Far(self.layer, self.config.ratio, entry_BSD, key_BSD, index)
         return replace(step, far=far)
 
-    def learn(self, score_BTS, query_BTHD, near, step: Step) -> Step:
-        """Ask for scores that follow this layer's own attention to all it might choose from."""
-        far = step.far
-        visible_TS = step.once(complete_groups, score_BTS.shape[-1], far.ratio)
-        share_BTS = self.far_share(query_BTHD, near, (far.entry_BSD, visible_TS))
-        loss = divergence(score_BTS, share_BTS, visible_TS)
-        return replace(step, losses=(*step.losses, loss))
-
-    def choose(self, score_BTS: Float[Tensor, "B T S"], step: Step) -> Step:
+    def choose(self, asked: Asked, query_BTHD, near: Seen, step: Step) -> Step:
         """Publish the best entries of each query; the candidate source publishes its blocks too.
 
-        The source chooses among all visible entries, later layers only inside its blocks.
+        The source chooses among all visible entries, later layers only inside its blocks. While
+        training, scores are to follow this layer's own attention to all that it might choose.
         """
         far, c = step.far, self.config
-        visible_TS = step.once(complete_groups, score_BTS.shape[-1], far.ratio)
-        if c.candidates is not None and c.candidates.source == self.layer:
-            block, keep = c.candidates.block, c.candidates.keep
-            far = replace(far, pool_BTS=candidate_blocks(score_BTS, visible_TS, block, keep))
-        elif c.candidates is not None and far.pool_BTS is not None:
-            visible_TS = visible_TS & far.pool_BTS
-        choice_BTk = top_k(score_BTS, visible_TS, c.indexer.top_k)
-        return replace(step, far=replace(far, choice_BTk=choice_BTk))
+        source = c.candidates is not None and c.candidates.source == self.layer
+        found = search(
+            asked,
+            step,
+            far.ratio,
+            c.indexer.top_k,
+            None
+            if step.losses is None
+            else self.share(query_BTHD, near, far.entry_BSD, step, far.ratio),
+            pool_BTS=far.pool_BTS if c.candidates is not None and not source else None,
+            sieve=c.candidates if source else None,
+        )
+        far = replace(far, choice_BTk=found.choice_BTk)
+        if source:
+            far = replace(far, pool_BTS=found.pool_BTS)
+        if step.losses is not None:
+            step = replace(step, losses=(*step.losses, found.loss))
+        return replace(step, far=far)
 
     def _check_owner(self, step: Step) -> None:
         wanted = self.layer if self.config.mode == "full" else self.config.kv_source
@@ -139,3 +141,8 @@ class CSA2(Sliding):
                 f"layer {self.layer} reads the entries of layer {wanted}, which has not run in "
                 "this pass"
             )
+
+
+def published_rows(step: Step, choice_BTk: Int[Tensor, "B T k"]) -> Seen:
+    """The chosen ones of the published entries: once for all layers that take the same choice."""
+    return choice_rows(step.far.entry_BSD, choice_BTk)

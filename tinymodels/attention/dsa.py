@@ -4,19 +4,21 @@ Every token keeps a latent row and a small index key. A query scores all keys, p
 and attends to those rows alone. It reads less; it keeps *more*: the index keys come on top.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..config import MLA as Config
 from ..config import Rope
 from ..parts import Parts
 from ..step import Step
-from .indexer import chosen, hadamard, index_scores, top_k
-from .mla import MLA, causal
+from .indexer import Asked, hadamard, search
+from .mla import MLA, Query, Rows, causal, masked_softmax
 from .rope import rotate_by, turn_of_step
+from .seen import FEW_TIMES, choice_rows, chosen
 
 
 class Indexer(nn.Module):
@@ -69,24 +71,41 @@ class DSA(MLA):
         if cache is not None:
             rows, keys = cache.main.extend(rows), cache.index.extend(keys)
             query_BTID = cache.index.as_stored({"index": query_BTID})["index"]
-        visible_TS = step.once(causal, rows["latent"].shape[1])
-        score_BTS = index_scores(query_BTID, weight_BTI, keys["index"])
-        index_BTk = top_k(score_BTS, visible_TS, self.config.indexer.top_k)
-        visible_BTS = chosen(index_BTk, visible_TS.shape[-1])
-        if step.losses is not None:
-            loss = self.follow(score_BTS, query, rows, visible_TS)
-            step = replace(step, losses=(*step.losses, loss))
-        return self.attend(query, rows, visible_BTS), step
+        share = None if step.losses is None else self.share(query, rows, step)
+        asked = Asked(query_BTID, weight_BTI, keys["index"])
+        found = search(asked, step, 1, self.config.indexer.top_k, share)
+        if share is not None:
+            step = replace(step, losses=(*step.losses, found.loss))
+        return self.read(query, rows, found.choice_BTk), step
 
-    def follow(self, score_BTS, query, rows, visible_TS) -> Float[Tensor, ""]:
-        """How far the indexer's softmax is from the attention of all heads together (KL).
+    def read(self, query: Query, rows: Rows, choice_BTk: Int[Tensor, "B T k"]):
+        """Attention to the chosen rows: all of them under a mask where they are few, otherwise
+        each query's own, absorbed."""
+        S = rows["latent"].shape[1]
+        if S <= FEW_TIMES * choice_BTk.shape[-1]:
+            return self.attend(query, rows, chosen(choice_BTk, S))
+        (nope_BTHD, rope_BTHR), (up_k_HDC, up_v_HDC) = query, self.up_projections()
+        absorbed_BTHC = torch.einsum("bthd,hdc->bthc", nope_BTHD, up_k_HDC)
+        both_BTHD = torch.cat([absorbed_BTHC, rope_BTHR], dim=-1) * self.scale
+        own = choice_rows(torch.cat([rows["latent"], rows["rope"]], dim=-1), choice_BTk)
+        weight_BTHk = own.scores(both_BTHD).softmax(-1)
+        latent_BTHC = own.mix(weight_BTHk)[..., : self.config.kv_rank]
+        return self.output(torch.einsum("bthc,hdc->bthd", latent_BTHC, up_v_HDC).flatten(-2))
 
-        The sum of the heads' weights, made to add up to 1, is the target; V3.2 report, section
-        2.1, dense warm-up. Only the indexer gets a gradient from it.
+    @torch.no_grad()
+    def share(self, query: Query, rows: Rows, step: Step) -> Callable[[slice, int], Tensor]:
+        """The lesson: scores whose softmax is the attention of all heads together.
+
+        The target is the sum of the heads' weights, made to add up to 1, and the loss how far
+        the scores are from it (KL); V3.2 report, section 2.1, dense warm-up. Only the indexer
+        gets a gradient from it.
         """
-        with torch.no_grad():
-            target_BTS = self.look(query, rows, visible_TS).mean(dim=1)
-        log_BTS = score_BTS.masked_fill(~visible_TS, -torch.inf).log_softmax(-1)
-        log_BTS = log_BTS.masked_fill(~visible_TS, 0.0)
-        entropy_BT = torch.special.entr(target_BTS).sum(-1)
-        return (-(target_BTS * log_BTS).sum(-1) - entropy_BT).mean()
+        query_BHTD, key_BHSD, _ = self._as_heads(query, rows)
+        visible_TS = step.once(causal, key_BHSD.shape[2])
+
+        @torch.no_grad()
+        def share_of(block: slice, entries: int) -> Float[Tensor, "B T S"]:
+            score_BHTS = query_BHTD[:, :, block] @ key_BHSD[:, :, :entries].mT * self.scale
+            return masked_softmax(score_BHTS, visible_TS[block, :entries]).mean(dim=1)
+
+        return share_of

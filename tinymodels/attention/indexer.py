@@ -6,10 +6,19 @@ One key of a few numbers a token, shared by all indexer heads. ReLU and a plain 
 softmax: the score only has to order tokens, not to mix them.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from ..config import Candidates
+from ..step import Step
+from .seen import chosen, complete_groups
+
+BLOCK = 2**18  # scores of all heads that are worked on at a time
 
 
 def index_scores(
@@ -31,18 +40,29 @@ def top_k(
     """
     S = score_BTS.shape[-1]
     score_BTS = score_BTS.masked_fill(~visible_TS, -torch.inf)
-    best_BTk = score_BTS.sort(dim=-1, descending=True, stable=True).indices[..., :k]
+    best_BTk = best(score_BTS, min(k, S))
     reachable_BTk = visible_TS.expand(score_BTS.shape).gather(-1, best_BTk)
     in_order_BTk = best_BTk.masked_fill(~reachable_BTk, S).sort(dim=-1).values
     return in_order_BTk.masked_fill(in_order_BTk == S, -1)
 
 
-def chosen(index_BTk: Int[Tensor, "*B T k"], entries: int) -> Bool[Tensor, "*B T S"]:
-    """The same choice as a mask over `entries` rows; -1 chooses nothing."""
-    shape = (*index_BTk.shape[:-1], entries + 1)
-    mask = torch.zeros(shape, dtype=torch.bool, device=index_BTk.device)
-    place = index_BTk.masked_fill(index_BTk < 0, entries)
-    return mask.scatter(-1, place, True)[..., :entries]
+def best(score_BTS: Float[Tensor, "*B S"], k: int) -> Int[Tensor, "*B k"]:
+    """Indices of the k largest, in any order; of equal ones the lowest index wins.
+
+    torch.topk is several times faster than sorting, and leaves open which of equal scores it
+    takes. That matters in rows where the k-th and the next are equal: these are sorted.
+    """
+    S = score_BTS.shape[-1]
+    if S <= 2 * k or score_BTS.is_cuda:  # counting would wait for the GPU
+        return score_BTS.sort(dim=-1, descending=True, stable=True).indices[..., :k]
+    largest = score_BTS.topk(k)
+    cut_BT1 = largest.values[..., -1:]
+    tied_BT = (score_BTS >= cut_BT1).sum(-1) > k
+    tied_BT &= cut_BT1.squeeze(-1) > -torch.inf
+    if tied_BT.any():
+        ordered = score_BTS[tied_BT].sort(dim=-1, descending=True, stable=True)
+        largest.indices[tied_BT] = ordered.indices[..., :k]
+    return largest.indices
 
 
 def hadamard(x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
@@ -86,15 +106,74 @@ def candidate_blocks(
     return kept_BTb.repeat_interleave(block, dim=-1)[..., :S] & visible_TS
 
 
+class Asked(NamedTuple):
+    """What scores are made of: index queries, the weights of their heads, and all keys."""
+
+    query_BTID: Float[Tensor, "B T I D"]
+    weight_BTI: Float[Tensor, "B T I"]
+    key_BSD: Float[Tensor, "B S D"]
+
+
+class Found(NamedTuple):
+    """The choice of each query, the lesson's loss, and the candidates for later choices; the last
+    two are None where they were not asked for."""
+
+    choice_BTk: Int[Tensor, "B T k"]
+    loss: Float[Tensor, ""] | None
+    pool_BTS: Bool[Tensor, "B T S"] | None
+
+
+def search(
+    asked: Asked,
+    step: Step,
+    ratio: int,
+    k: int,
+    share: Callable[[slice, int], Tensor] | None = None,
+    pool_BTS: Bool[Tensor, "B T S"] | None = None,
+    sieve: Candidates | None = None,
+) -> Found:
+    """Score all complete groups and choose the best k, for all queries of a step.
+
+    A long text has T x S scores a head. They are made for a block of queries at a time, which
+    stays in the processor's own memory, and without the entries that none of the block can see.
+
+    share: if the indexer is to learn, how much attention really takes from the first so many
+    entries, for a slice of queries. pool_BTS: choose inside it. sieve: make such a pool.
+    """
+    (B, T, heads, _), S = asked.query_BTID.shape, asked.key_BSD.shape[1]
+    visible_TS, size = step.once(complete_groups, S, ratio), max(1, BLOCK // (B * heads * S + 1))
+    choices, losses, pools, k = [], [], [], min(k, S)
+    for first in range(0, T, size):
+        block = slice(first, min(first + size, T))
+        entries = min(S, (step.start + block.stop) // ratio)
+        key_BSD = asked.key_BSD[:, :entries]
+        score_BTS = index_scores(asked.query_BTID[:, block], asked.weight_BTI[:, block], key_BSD)
+        visible = visible_TS[block, :entries]
+        if share is not None:
+            losses.append(divergence(score_BTS, share(block, entries), visible).sum())
+        score_BTS = score_BTS.detach()
+        if sieve is not None:
+            kept_BTS = candidate_blocks(score_BTS, visible, sieve.block, sieve.keep)
+            pools.append(F.pad(kept_BTS, (0, S - entries)))
+        if pool_BTS is not None:
+            visible = visible & pool_BTS[:, block, :entries]
+        choice_BTk = top_k(score_BTS, visible, k)
+        choices.append(F.pad(choice_BTk, (0, k - choice_BTk.shape[-1]), value=-1))
+    return Found(
+        torch.cat(choices, dim=1),
+        sum(losses) / (B * T) if losses else None,
+        torch.cat(pools, dim=1) if pools else None,
+    )
+
+
 def divergence(
     score_BTS: Float[Tensor, "B T S"],
     share_BTS: Float[Tensor, "B T S"],
     visible_TS: Bool[Tensor, "*B T S"],
-) -> Float[Tensor, ""]:
-    """How far the softmax of the scores is from `share`, made to add up to 1 (KL, mean of all
-    queries). A query that sees no entry counts as 0."""
+) -> Float[Tensor, "B T"]:
+    """How far the softmax of the scores is from `share`, made to add up to 1 (KL), for each
+    query. For one that sees no entry it is 0."""
     finite = torch.finfo(score_BTS.dtype)
     target_BTS = share_BTS / share_BTS.sum(-1, keepdim=True).clamp(min=finite.tiny)
-    log_BTS = score_BTS.masked_fill(~visible_TS, finite.min).log_softmax(-1)
-    log_BTS = log_BTS.masked_fill(~visible_TS, 0.0)
-    return (torch.special.entr(target_BTS).neg() - target_BTS * log_BTS).sum(-1).mean()
+    log_BTS = score_BTS.masked_fill(~visible_TS, finite.min / 2).log_softmax(-1)
+    return (torch.special.entr(target_BTS).neg() - target_BTS * log_BTS).sum(-1)

@@ -10,9 +10,11 @@ depend on distances alone. A sink is a logit of every head that no value belongs
 finds nothing to read can give its weight to it, and read less.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..cache import groups
@@ -21,6 +23,7 @@ from ..norm import RMSNorm
 from ..step import Step
 from .output import GroupedOutput
 from .rope import Turn, rotate_by, turn_of_step
+from .seen import Seen, all_rows, complete_groups, far_share, look, weight_near, window_rows
 
 
 class Sliding(nn.Module):
@@ -57,80 +60,38 @@ class Sliding(nn.Module):
         turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
         return rotate_tail(query_BTHD, turn), rotate_tail(entry_BTD, turn)
 
-    def near(
-        self, entry_BTD: Float[Tensor, "B T D"], step: Step, cache=None
-    ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "T S"]]:
-        """The window's entries after storing the new ones, and which of them each query sees."""
+    def near(self, entry_BTD: Float[Tensor, "B T D"], step: Step, cache=None) -> Seen:
+        """The window, after storing the new entries."""
         if cache is not None:
             entry_BTD = groups.extend(cache.window, entry_BTD)
-        return entry_BTD, step.once(in_window, entry_BTD.shape[1], self.config.window)
+        return window_rows(entry_BTD, step, self.config.window)
 
     def attend(
-        self,
-        query_BTHD: Float[Tensor, "B T H D"],
-        entry_BSD: Float[Tensor, "B S D"],
-        visible_BTS: Bool[Tensor, "*B T S"],
-        step: Step,
+        self, query_BTHD: Float[Tensor, "B T H D"], step: Step, *seen: Seen
     ) -> Float[Tensor, "B T X"]:
-        """One softmax over everything that is visible, near and far."""
-        weight_BTHS = self.weights(query_BTHD, entry_BSD, visible_BTS)
-        out_BTHD = (weight_BTHS.flatten(1, 2) @ entry_BSD).view_as(query_BTHD)
+        """One softmax over everything that is seen, near and far."""
+        out_BTHD = look(query_BTHD, self.sink, *seen)
         turn = step.once(turn_of_step, self.config.rope, out_BTHD.dtype)
         return self.output(rotate_tail(out_BTHD, turn, back=True))
 
-    def weights(self, query_BTHD, entry_BSD, visible_BTS) -> Float[Tensor, "B T H S"]:
-        """How much each head takes from every entry."""
-        T, S = visible_BTS.shape[-2:]
-        score_BMS = query_BTHD.flatten(1, 2) @ entry_BSD.transpose(-1, -2)
-        score_BTHS = score_BMS.view(-1, T, self.config.heads, S) * self.config.head_dim**-0.5
-        return softmax_with_sink(score_BTHS, visible_BTS.unsqueeze(-2), self.sink)
+    def share(
+        self, query_BTHD, near: Seen, far_BSD, step: Step, ratio: int
+    ) -> Callable[[slice, int], Tensor]:
+        """For the lesson of an indexer: how much this layer's attention takes from the first so
+        many far entries, for a slice of queries."""
+        query_BTHD, far_BSD = query_BTHD.detach(), far_BSD.detach()
+        near_BTH = weight_near(query_BTHD, self.sink, near)
+        visible_TS = step.once(complete_groups, far_BSD.shape[1], ratio)
 
-    @torch.no_grad()
-    def far_share(self, query_BTHD, near, far) -> Float[Tensor, "B T S"]:
-        """How much all heads together take from each far entry: what an indexer should find."""
-        weight_BTHS = self.weights(query_BTHD, *near_and_far(near, far))
-        return weight_BTHS[..., near[0].shape[1] :].mean(-2)
+        def share_of(block: slice, entries: int) -> Float[Tensor, "B T S"]:
+            far = all_rows(far_BSD[:, :entries], visible_TS[block, :entries])
+            return far_share(query_BTHD[:, block], near_BTH[:, block], far)
+
+        return share_of
 
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         query_BTHD, entry_BTD = self.project(x_BTX, self.query_latent(x_BTX), step)
-        entry_BSD, visible_TS = self.near(entry_BTD, step, cache)
-        return self.attend(query_BTHD, entry_BSD, visible_TS, step), step
-
-
-def near_and_far(near, far) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "*B T S"]]:
-    """(entries, visible) of a window and of a far memory, as one."""
-    (near_BSD, near_TS), (far_BSD, far_BTS) = near, far
-    near_TS = near_TS.expand(*far_BTS.shape[:-2], *near_TS.shape[-2:])
-    return torch.cat([near_BSD, far_BSD], dim=1), torch.cat([near_TS, far_BTS], dim=-1)
-
-
-def in_window(step: Step, entries: int, window: int) -> Bool[Tensor, "T S"]:
-    """Which of `entries` consecutive rows, the last of which is the newest token's, each query
-    may see: its own and the window - 1 before it."""
-    end = step.start + step.tokens_BT.shape[1]
-    rows_S = torch.arange(end - entries, end, device=step.tokens_BT.device)
-    behind_TS = step.positions_T[:, None] - rows_S
-    return (behind_TS >= 0) & (behind_TS < window)
-
-
-def complete_groups(step: Step, entries: int, ratio: int) -> Bool[Tensor, "T S"]:
-    """Which of the first `entries` groups each query may see: those whose last token is there.
-
-    Group j is visible at position t if j < floor((t + 1) / ratio).
-    """
-    groups_S = torch.arange(entries, device=step.tokens_BT.device)
-    return groups_S < ((step.positions_T + 1) // ratio)[:, None]
-
-
-def softmax_with_sink(
-    score_BTHS: Float[Tensor, "B T H S"],
-    visible: Bool[Tensor, "*B T 1 S"],
-    sink_H: Float[Tensor, "H"],
-) -> Float[Tensor, "B T H S"]:
-    """Softmax over what is visible and one more logit a head, whose weight goes nowhere."""
-    score_BTHS = score_BTHS.masked_fill(~visible, -torch.inf)
-    sink_BTH1 = sink_H.to(score_BTHS.dtype)[:, None].expand(*score_BTHS.shape[:-1], 1)
-    return torch.cat([score_BTHS, sink_BTH1], dim=-1).softmax(-1)[..., :-1]
+        return self.attend(query_BTHD, step, self.near(entry_BTD, step, cache)), step
 
 
 def rotate_tail(
