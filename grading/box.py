@@ -103,6 +103,7 @@ class Box:
             "HOME": home, "USERPROFILE": home, "IPYTHONDIR": home + "/ipython",
             "TMPDIR": temporary, "TEMP": temporary, "TMP": temporary,
             "COURSE_PROGRESS": home + "/progress",
+            "COURSE_CLOSED": os.pathsep.join(map(str, self.warm.closed)),
         }  # fmt: skip
 
     def _has_ended(self) -> bool:
@@ -143,7 +144,8 @@ class Box:
             if time.monotonic() > end:
                 if interrupted or os.name != "posix":
                     return Ran("timeout", f"no answer after {seconds:g} seconds", heard.output)
-                os.kill(self.pid, signal.SIGINT)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGINT)
                 interrupted, end = True, time.monotonic() + GRACE
             try:
                 message = self._next_message(heard.idle)
@@ -156,6 +158,8 @@ class Box:
                 return Ran("died", self._how_it_died(), heard.output)
         if interrupted:
             return Ran("timeout", f"stopped after {seconds:g} seconds", heard.output)
+        if self._has_ended():  # it answered with its last breath: what comes next needs another
+            return Ran("died", self._how_it_died(), heard.output)
         return heard.ran()
 
     def _next_message(self, idle: bool) -> dict[str, Any] | None:

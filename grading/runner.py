@@ -66,7 +66,8 @@ def _by_name(path: Path, stems: Sequence[str]) -> str | None:
 
 
 def warm_for(course: Course, threads: int = 0) -> Warm:
-    return Warm(course.checks, course.python_path, threads)
+    closed = (course.sources.parent, *(root / "solutions" for root in course.python_path))
+    return Warm(course.checks, course.python_path, closed, threads)
 
 
 def grade_notebook(
@@ -134,6 +135,7 @@ class _Grading:
         self.cell_seconds = cell_seconds
         self.ran_well: list[Step] = []
         self.trouble: dict[str, Ran] = {}  # by exercise: its own cell did not run to its end
+        self.empty: set[str] = set()  # exercises whose cell is missing or has nothing in it
 
     def rows(self, plan: tuple[Sequence[Step], dict[str, str]]) -> list[Row]:
         steps, notes = plan
@@ -147,6 +149,8 @@ class _Grading:
                         rows[step.exercise_id] = self._check(step, note)
                 elif step.source.strip():
                     self._run(step)
+                elif step.kind == "exercise":
+                    self.empty.add(step.exercise_id)
         missing = "the course's notebook has no check for this exercise"
         return [
             rows.get(id) or _row(self.path, exercise, "error", message=missing)
@@ -218,7 +222,7 @@ class _Grading:
             # Its own cell is the cause; what the check saw is a consequence.
             detail = f"the exercise's cell did not run to its end: {own.detail}"
             facts = {"status": own.status, "message": detail}
-        elif facts["status"] == "error" and note and ran.detail.startswith("NameError"):
+        elif exercise.id in self.empty and ran.detail.startswith("NameError"):
             facts = {"status": "not_attempted", "message": ""}
         lines = (note, facts["message"])
         return facts | {"message": "\n".join(line for line in lines if line)}

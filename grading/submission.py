@@ -137,6 +137,8 @@ def _sorted_out(
 def _note(mine: Sequence[LearnerCell]) -> str:
     if not mine:
         return "the exercise's cell is missing from the notebook"
+    if not any(cell.source.strip() for cell in mine):
+        return "the exercise's cell is empty"
     if any(cell.kind != "code" for cell in mine):
         return "the cell was turned into text; it was graded as code"
     if len(mine) > 1:

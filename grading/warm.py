@@ -39,8 +39,15 @@ class Outline:
 class Warm:
     """One such process. For one thread at a time; a `with` block ends it."""
 
-    def __init__(self, checks: str, python_path: Sequence[Path] = (), threads: int = 0) -> None:
+    def __init__(
+        self,
+        checks: str,
+        python_path: Sequence[Path] = (),
+        closed: Sequence[Path] = (),
+        threads: int = 0,
+    ) -> None:
         self.checks, self.python_path, self.threads = checks, python_path, threads
+        self.closed = closed  # folders that a learner's process does not read
         self.process: subprocess.Popen | None = None
         self.folder: str | None = None
 

@@ -6,6 +6,7 @@ import pytest
 
 from grading.course_notebook import ROOT, Course
 from tests.grading import tiny_checks
+from tests.grading.editing import code_cell
 
 
 @pytest.fixture(autouse=True)
@@ -54,11 +55,3 @@ def notebook(tmp_path, tiny_course):
         return cells, save
 
     return make
-
-
-def code_cell(source, role="given", exercise_id=None, cell_id="own"):
-    metadata = {"exercise_id": exercise_id} if exercise_id else {}
-    if role != "given":
-        metadata["tags"] = [role]
-    return {"cell_type": "code", "id": cell_id, "source": source, "metadata": metadata,
-            "outputs": [], "execution_count": None}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Notebooks that misbehave, in one table: what a learner did -> status, points, message."""
+"""Notebooks that misbehave: the table in misbehaviour.py made true, and what it leaves out."""
 
 import json
 import os
@@ -11,84 +11,69 @@ from pathlib import Path
 import pytest
 
 from grading.course_notebook import ROOT
-from grading.runner import grade_notebook, which_notebook
+from grading.runner import grade_notebook, warm_for, which_notebook
 from tests.grading import tiny_checks
-from tests.grading.conftest import code_cell
-
-RIGHT = "    return 2 * number"
-
-# What stands in the body of double_N -> the status it must get, and words of the message.
-IN_THE_FUNCTION = {
-    "a loop without end": ("    while True: pass", "timeout", "never ends"),
-    "a loop that swallows interrupts": (
-        "    while True:\n        try:\n            while True: pass\n"
-        "        except BaseException: pass",
-        "timeout", "no answer after",
-    ),
-    "right": (RIGHT, "passed", ""),
-    "a named mistake": ("    return number ** 2", "wrong", "This is the square."),
-    "os._exit": ("    import os; os._exit(3)", "died", "exit code 3"),
-    "a segfault": ("    import ctypes; ctypes.string_at(0)", "died", "SIGSEGV"),
-    "sys.exit": ("    import sys; sys.exit(1)", "error", "SystemExit"),
-    "an exception": ("    return number / 0", "error", "ZeroDivisionError"),
-    "12 GB": ("    return len(bytearray(12 * 2**30))", "error", "MemoryError"),
-    "a flood of output": ("    print('x' * 30_000_000)\n" + RIGHT, "passed", ""),
-    "input()": ("    return input()", "error", "StdinNotImplementedError"),
-    "an object that equals everything": (
-        "    class Yes:\n        def __eq__(self, other): return True\n    return Yes()",
-        "wrong", "type Yes came back",
-    ),
-    "a faked reply": (
-        "    print('{\"token\": \"x\", \"results\": {}}', 'passed')\n    return 0",
-        "wrong", "is expected",
-    ),
-    "a child left behind": (
-        "    import os, time\n    if os.fork() == 0:\n        time.sleep(600); os._exit(0)\n"
-        + RIGHT, "passed", "",
-    ),
-    "a thread left behind": (
-        "    import threading, time\n"
-        "    threading.Thread(target=time.sleep, args=(600,), daemon=False).start()\n" + RIGHT,
-        "passed", "",
-    ),
-}  # fmt: skip
-
-# What stands in the exercise's cell in place of the function.
-IN_THE_CELL = {
-    "a loop in the cell": ("while True: pass", "timeout", "did not run to its end"),
-    "an exit from the cell": ("import os; os._exit(1)", "died", "did not run to its end"),
-    "a syntax error": ("def double_{n}(number) return 2", "error", "SyntaxError"),
-    "an error below a right function": (
-        "def double_{n}(number):\n" + RIGHT + "\nassert False", "passed", "",
-    ),
-}  # fmt: skip
+from tests.grading.editing import code_cell, place
+from tests.grading.misbehaviour import FIXTURES, OF_THE_FILE
+from tests.grading.test_grading_commands import write_notebook
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals and fork are POSIX")
-def test_misbehaving_answers(notebook, tiny_course):
-    """All of them in one notebook: none spoils another's result."""
-    answers, wanted = {}, {}
-    others = iter(n for n in range(1, tiny_checks.COUNT) if n not in tiny_checks.ENDLESS)
-    loops = iter(tiny_checks.ENDLESS)
-    for name, (body, status, words) in IN_THE_FUNCTION.items():
-        n = next(loops if status == "timeout" else others)
-        answers[n], wanted[n] = f"def double_{n}(number):\n{body}", (name, status, words)
-    for name, (source, status, words) in IN_THE_CELL.items():
-        n = next(others)
-        answers[n], wanted[n] = source.replace("{n}", str(n)), (name, status, words)
+@pytest.fixture(scope="module")
+def warm(tiny_course):
+    with warm_for(tiny_course) as process:
+        yield process
+
+
+def numbers():
+    """-> {fixture: its exercise's number}; loops get one of those whose time is short."""
+    short = iter(tiny_checks.ENDLESS)
+    wide = iter(n for n in range(1, tiny_checks.COUNT) if n not in tiny_checks.ENDLESS)
+    return {
+        fixture: next(short if fixture.status == "timeout" and fixture.body else wide)
+        for fixture in FIXTURES
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals, fork and limits as Linux has them")
+def test_what_learners_do_and_what_it_gives(notebook, tiny_course, warm):
+    """The whole table in one notebook: none spoils another's result."""
+    cells, save = notebook(solved=True)
+    for fixture, n in numbers().items():
+        cell = cells[place(cells, n)]
+        if fixture.body:
+            cell["source"] = f"def double_{n}(number):\n{fixture.body}"
+        elif fixture.cell:
+            cell["source"] = fixture.cell.replace("{n}", str(n))
+    for fixture, n in numbers().items():
+        if fixture.edit:
+            fixture.edit(cells, n)
     before = _processes()
-    path = notebook(answers)[1]()
 
-    rows = grade_notebook(path, tiny_course, cell_seconds=8)
+    rows = grade_notebook(save(), tiny_course, cell_seconds=8, warm=warm)
 
     seen = {int(row.id.split(".")[1]): row for row in rows}
-    for n, (name, status, words) in wanted.items():
-        assert seen[n].status == status, f"{name}: {seen[n]}"
-        assert words in seen[n].message, f"{name}: {seen[n].message}"
-        assert seen[n].earned == (1 if status == "passed" else 0), name
-    assert seen[2].misconception == "squared"
-    assert seen[tiny_checks.COUNT].status == "not_attempted"
+    wrong = [
+        f"{fixture.name}: {seen[n].status}, {seen[n].earned:g} points, {seen[n].message}"
+        for fixture, n in numbers().items()
+        if (seen[n].status, seen[n].earned) != (fixture.status, fixture.points)
+        or fixture.words not in seen[n].message
+        or len(seen[n].message) > 2000
+    ]
+    assert not wrong, "\n".join(wrong)
+    mistake = next(f for f in FIXTURES if "mistake" in f.name)
+    assert seen[numbers()[mistake]].misconception == "squared"
+    untouched = set(seen) - set(numbers().values())
+    assert {seen[n].status for n in untouched} == {"passed"}, "a right answer was spoilt"
     assert _gone(before), "a process of the learner's is still running"
+
+
+def test_the_table_in_the_readme_is_the_table_of_the_tests():
+    text = (ROOT / "grading" / "README.md").read_text()
+    for fixture in FIXTURES:
+        assert f"| {fixture.name} | {fixture.status} | {fixture.points} |" in text, fixture.name
+    for name, status, points in OF_THE_FILE:
+        assert f"| {name} | {status} | {points} |" in text, name
+    assert len(FIXTURES) == len({fixture.name for fixture in FIXTURES})
 
 
 def _processes():
@@ -99,74 +84,24 @@ def _processes():
 
 
 def _gone(before):
-    """No boxed kernel, and no child of one, is left from this test."""
+    """Nothing that came out of this test's boxes is left."""
     return _eventually(lambda: not any(map(_is_boxed, _processes() - before)), 30)
 
 
 def _is_boxed(pid):
+    """A fork keeps the grading process's environment and command line, whoever its parent is."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return b"boxed_kernel" in command and str(os.getpid()).encode() in file.read()
+        with open(f"/proc/{pid}/cwd") as _:
+            return False
+    except IsADirectoryError:
+        return b"warm_process" in command and "course-box-" in os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return False
 
 
-def test_cells_that_were_moved_about(notebook, tiny_course):
-    cells, save = notebook(solved=True)
-
-    def of(n, role="exercise"):
-        return next(
-            i for i, c in enumerate(cells)
-            if c["metadata"].get("exercise_id") == f"90.{n}" and role in c["metadata"]["tags"]
-        )  # fmt: skip
-
-    split = cells[of(1)]  # JupyterLab copies the metadata to both halves
-    head, tail = split["source"].split("    return")
-    split["source"] = head + "    number = number + number\n"
-    cells.insert(of(1) + 1, code_cell("    return number", "exercise", "90.1", "half"))
-    cells[of(2)]["cell_type"] = "markdown"
-    del cells[of(3, "check")]
-    cells[of(4, "check")]["source"] = "print('passed')"
-    cells[of(4)]["source"] = "def double_4(number):\n    return 0"
-    cells[of(5)]["source"] = "def double_5(number):\n    return times(number, 2)"
-    cells.insert(of(5), code_cell("def times(a, b):\n    return a * b"))  # a helper of theirs
-    cells[of(6)]["metadata"] = {}
-    cells.insert(of(7) + 1, code_cell("def double_7(number):\n    return 2 * number", "exercise",
-                                      "90.7", "copy"))  # fmt: skip
-    cells[of(7)]["source"] = "def double_7(number):\n    return 7"
-    del cells[of(8)]
-    cells[of(9)]["source"] += "\ncheck('90.9', double_9)"  # merged with the check below it
-    cells[0]["source"] += "\nimport math"  # an import added to the setup cell
-    cells[of(10)]["source"] = "def double_10(number):\n    return math.floor(number) * 2"
-    del cells[of(11)], cells[of(11, "check")]
-
-    rows = {int(row.id.split(".")[1]): row for row in grade_notebook(save(), tiny_course)}
-
-    passed = {1, 2, 3, 5, 6, 7, 9, 10} | set(range(12, tiny_checks.COUNT + 1))
-    assert {n for n, row in rows.items() if row.status == "passed"} == passed
-    assert rows[4].status == "wrong"
-    assert rows[8].status == rows[11].status == "not_attempted"
-    assert "joined in order" in rows[1].message and "turned into text" in rows[2].message
-    assert "missing" in rows[8].message
-
-
-def test_a_patched_library_and_a_lying_check(notebook, tiny_course):
-    answers = {
-        1: "import numpy\nnumpy.abs = lambda x: x * 0\ndef double_1(number):\n    return 99",
-        2: "import grading.verdict\n"
-        "grading.verdict.check = lambda *a: None\ncheck = lambda *a: 'passed'\n"
-        "def double_2(number):\n    return 98",
-        3: "import json\njson.dumps = lambda *a, **k: 'passed'\n"
-        "def double_3(number):\n    return 97",
-    }
-    rows = {row.id: row for row in grade_notebook(notebook(answers)[1](), tiny_course)}
-    assert all(rows[f"90.{n}"].status != "passed" for n in (1, 2, 3))
-    assert all(rows[f"90.{n}"].earned == 0 for n in (1, 2, 3))
-
-
-def test_learner_code_sees_neither_environment_nor_home(notebook, tiny_course, monkeypatch):
+def test_learner_code_sees_neither_environment_nor_home(notebook, tiny_course, warm, monkeypatch):
     monkeypatch.setenv("A_SECRET_OF_THE_GRADER", "42")
     body = """
         import os
@@ -176,18 +111,75 @@ def test_learner_code_sees_neither_environment_nor_home(notebook, tiny_course, m
         return 2 * number
     """
     answers = {1: "def double_1(number):\n" + textwrap.indent(textwrap.dedent(body), "    ")}
-    row = grade_notebook(notebook(answers)[1](), tiny_course)[0]
+    row = grade_notebook(notebook(answers)[1](), tiny_course, warm=warm)[0]
     assert row.status == "passed", row.message
 
 
-def test_students_are_graded_on_seeds_of_their_own(notebook, tiny_course):
+def test_students_are_graded_on_seeds_of_their_own(notebook, tiny_course, warm):
     """An answer that knows check()'s inputs by heart passes check(), and no grading."""
     body = "def double_1(number):\n    assert number in (1, 12), number\n    return 2 * number"
     path = notebook({1: body})[1]()
     saw = {
-        grade_notebook(path, tiny_course, student=name)[0].message for name in ("ann", "ben", "ann")
+        grade_notebook(path, tiny_course, student=name, warm=warm)[0].message
+        for name in ("ann", "ben", "ann")
     }
     assert len(saw) == 2 and all("AssertionError" in message for message in saw)
+
+
+def test_an_older_version_of_the_course(notebook, tiny_course, warm):
+    """Another setup cell, no ids, an exercise that came later, one that is no more."""
+    cells, save = notebook(solved=True)
+    cells[0]["source"] = "from grading import check, hint, predict\nimport math"
+    for cell in cells:
+        del cell["id"]
+    for role in ("exercise", "check"):
+        del cells[place(cells, 3, role)]
+    cells.append(code_cell("def old(x):\n    return x", "exercise", "90.99"))
+    cells.append(code_cell("check('90.99', old)", "check", "90.99"))
+    rows = grade_notebook(save(), tiny_course, warm=warm)
+    assert {row.id for row in rows if row.status != "passed"} == {"90.3"}
+    assert len(rows) == tiny_checks.COUNT
+    assert rows[2].status == "not_attempted" and "missing" in rows[2].message
+
+
+def test_a_notebook_without_any_metadata(notebook, tiny_course, warm):
+    cells, save = notebook(solved=True)
+    for cell in cells:
+        cell["metadata"] = {}
+        cell.pop("id")
+    path = save("my homework.ipynb")
+    assert which_notebook(path, tiny_course) == "90__tiny"
+    assert {row.status for row in grade_notebook(path, tiny_course, warm=warm)} == {"passed"}
+
+
+PATCHES = """
+import torch, tinymodels.parts, kernels
+torch.allclose = torch.equal = lambda *a, **k: True
+torch.testing.assert_close = lambda *a, **k: None
+torch.Tensor.isclose = lambda self, *a, **k: self == self
+tinymodels.parts.reference_attention = lambda query, *a, **k: query
+torch.manual_seed(0)
+"""
+
+
+@pytest.mark.parametrize("solved", [True, False])
+def test_patched_torch_and_tinymodels_change_no_verdict(tmp_path, solved):
+    part = "solution" if solved else "text"
+    path = Path(write_notebook(tmp_path / "01__attention.ipynb", part))
+    whole = json.loads(path.read_text())
+    for cell in whole["cells"]:
+        if not solved and cell["metadata"].get("exercise_id") in ("01.1", "01.4"):
+            cell["source"] = cell["source"].replace("...", "return torch.zeros(1)")
+    equal = "" if solved else "torch.Tensor.__eq__ = lambda self, other: True\n"
+    whole["cells"].insert(1, code_cell(PATCHES + equal))
+    path.write_text(json.dumps(whole))
+    rows = {row.id: row for row in grade_notebook(path)}
+    if solved:
+        assert {row.status for row in rows.values()} <= {"passed", "unavailable"}
+    else:
+        assert (rows["01.1"].status, rows["01.1"].earned) == ("wrong", 0), rows["01.1"]
+        assert (rows["01.4"].status, rows["01.4"].earned) == ("wrong", 0), rows["01.4"]
+        assert rows["01.2"].status == "not_attempted"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": 3}', '{"nbformat": 3}'])
@@ -230,6 +222,7 @@ def test_a_killed_grader_takes_its_kernel_with_it(notebook, tiny_course):
         "'tests.grading.tiny_checks'), cell_seconds=600)"
     )
     command = [sys.executable, "-c", code, str(path), str(tiny_course.sources)]
+    before = _processes()
     grader = subprocess.Popen(command, cwd=ROOT)
     try:
         assert _eventually(lambda: _children(grader.pid)), "no kernel was started"
@@ -239,6 +232,7 @@ def test_a_killed_grader_takes_its_kernel_with_it(notebook, tiny_course):
         grader.kill()
         grader.wait()
     assert _eventually(lambda: not Path(f"/proc/{kernel}").exists()), "the kernel lives on"
+    assert _gone(before), "a kernel lives on"
 
 
 def _children(parent):
