@@ -327,21 +327,21 @@ from tinymodels.transformer import Block, Transformer
 
 
 class PreNorm(Block):
-    def forward(self, x, step, cache=None):
+    def forward(self, x, step, cache=None, following=None):
         found, step = self.attention(self.attention_norm(x), step, cache)
         x = x + found
         return x + self.ffn(self.ffn_norm(x)), step
 
 
 class PostNorm(Block):
-    def forward(self, x, step, cache=None):
+    def forward(self, x, step, cache=None, following=None):
         found, step = self.attention(x, step, cache)
         x = self.attention_norm(x + found)
         return self.ffn_norm(x + self.ffn(x)), step
 
 
 class NothingAdded(Block):
-    def forward(self, x, step, cache=None):
+    def forward(self, x, step, cache=None, following=None):
         found, step = self.attention(self.attention_norm(x), step, cache)
         return self.ffn(self.ffn_norm(found)), step
 

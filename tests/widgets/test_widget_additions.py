@@ -7,7 +7,7 @@ from tinymodels import checkpoints, swaps
 from tinymodels.contributions import changed, contributions, patched
 from tinymodels.presets import tiny_v4
 from tinymodels.transformer import Transformer
-from tinymodels.widgets.additions import PLAIN, Additions, look, record
+from tinymodels.widgets.additions import PLAIN, Additions, look, record, signed
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +82,7 @@ def test_what_cannot_be_recorded_is_refused(model):
         record(model, [])
     with pytest.raises(ValueError, match="keeps 4 copies"):
         record(Transformer(tiny_v4()), swaps.swaps(1))
+
+
+def test_nothing_has_no_sign():
+    assert [signed(x) for x in (0.04, -0.04, 0.06, -1.25)] == ["0.0", "0.0", "+0.1", "-1.2"]

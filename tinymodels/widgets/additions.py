@@ -106,28 +106,34 @@ def look(recording: Recording, text: int, change: str, show: str) -> View:
     lines = (
         "Read: " + told.text.replace("\n", " "),
         f"The model says {run.said!r}, {run.share:.1%} sure.",
-        f"Most votes for {told.answer!r}: {recording.pieces[best]}, {run.votes[best]:+.1f}.",
+        f"Most votes for {told.answer!r}: {recording.pieces[best]}, {signed(run.votes[best])}.",
         _change_in_words(told, run),
     )
     draw = _votes if show == "votes" else _sizes
     chart = draw(recording, told, run)
     return View(
-        number=f"{lead:+.1f}",
+        number=signed(lead),
         unit=f"lead of {told.answer!r} over {told.other!r}, in logits",
         lines=lines,
         alt=f"{chart['title']}: "
         + ", ".join(f"{bar['label']} {bar['text']}" for bar in chart["bars"])
         + f". The model says {run.said!r}.",
-        say=f"{change}: the model says {run.said!r}, lead {lead:+.1f}",
+        say=f"{change}: the model says {run.said!r}, lead {signed(lead)}",
         chart=chart,
     )
+
+
+def signed(value: float) -> str:
+    """One digit with its sign; what rounds to nothing has none."""
+    text = f"{value:+.1f}"
+    return "0.0" if text[1:] == "0.0" else text
 
 
 def _change_in_words(told: Text, run: Run) -> str:
     if not run.place:
         return "Every piece is the model's own."
     before = sum(told.runs[0].votes)
-    moved = f"The lead was {before:+.1f} before."
+    moved = f"The lead was {signed(before)} before."
     if run.change.startswith("without"):
         return f"Here {run.place} runs and adds nothing; later pieces make do without it. {moved}"
     return (
@@ -138,7 +144,7 @@ def _change_in_words(told: Text, run: Run) -> str:
 
 def _votes(recording: Recording, told: Text, run: Run) -> dict:
     """Each bar begins where the one before ended: the last one ends at the lead."""
-    low, high = _reach(recording)
+    low, high = _reach(told)
     bars, total = [], 0.0
 
     def along(value: float) -> float:
@@ -148,7 +154,7 @@ def _votes(recording: Recording, told: Text, run: Run) -> dict:
         bars.append(
             {
                 "label": name,
-                "text": f"{vote:+.1f}",
+                "text": signed(vote),
                 "at": along(min(total, total + vote)),
                 "end": along(max(total, total + vote)),
                 "kind": "for" if vote >= 0 else "against",
@@ -158,21 +164,20 @@ def _votes(recording: Recording, told: Text, run: Run) -> dict:
         total += vote
     kind = "for" if total >= 0 else "against"
     ends = sorted((along(0), along(total)))
-    whole = {"label": "all together", "text": f"{total:+.1f}", "kind": kind, "changed": False}
+    whole = {"label": "all together", "text": signed(total), "kind": kind, "changed": False}
     bars.append(whole | {"at": ends[0], "end": ends[1]})
     title = f"votes for {told.answer!r} (right) or {told.other!r} (left)"
     return {"title": title, "bars": bars, "zero": [{"at": along(0)}]}
 
 
-def _reach(recording: Recording) -> tuple[float, float]:
-    """The lowest and the highest total that any run passes through, so that all share one axis."""
+def _reach(told: Text) -> tuple[float, float]:
+    """The lowest and the highest total that any run of a text passes: all share one axis."""
     low = high = 0.0
-    for told in recording.texts:
-        for run in told.runs:
-            total = 0.0
-            for vote in run.votes:
-                total += vote
-                low, high = min(low, total), max(high, total)
+    for run in told.runs:
+        total = 0.0
+        for vote in run.votes:
+            total += vote
+            low, high = min(low, total), max(high, total)
     return low, max(high, low + 1e-9)
 
 
