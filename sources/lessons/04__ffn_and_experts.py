@@ -59,7 +59,7 @@ print("... and after being told so:  ", answers(told))
 # Nobody told the model in this text where Ada lives. It is sure all the same. What Ada
 # has it cannot know, so it spreads its guess over things, until the text says it.
 #
-# Change `who` to `"Ben"`, `"Mira"` or `"Tom"` and run the cell again. There are 24
+# Change `who` to `"Ben"`, `"Mira"` or `"Hugo"` and run the cell again. There are 24
 # people.
 #
 # The second kind of knowing is what the cache is for: the answer lies in an earlier
@@ -181,7 +181,7 @@ writes_VF = writes_VF - writes_VF.mean(0)  # what pushes all words alike decides
 
 # %% [markdown]
 # For one fact, how much does each unit push its answer? That is what it says times what
-# it writes for that word. Here are the three units that push most. Change `asked`.
+# it writes for that word. Here are the three units that push most. Change `about`.
 
 # %%
 def fires_for(unit, how_many=4):
@@ -190,11 +190,11 @@ def fires_for(unit, how_many=4):
     return ", ".join(f"{facts[n].begin()} ({said_NF[n, unit]:+.1f})" for n in top)
 
 
-asked = "Ben is a"
-n = [fact.begin() for fact in facts].index(asked)
+about = "Ben is a"
+n = [fact.begin() for fact in facts].index(about)
 answer = tokenizer.word_id(facts[n].value)
 push_F = said_NF[n] * writes_VF[answer]
-print(f"{asked} {facts[n].value}: all 192 units together push it by {push_F.sum():.1f}")
+print(f"{about} {facts[n].value}: all 192 units together push it by {push_F.sum():.1f}")
 for unit in push_F.topk(3).indices.tolist():
     sign = said_NF[n, unit].sign()
     words = tokenizer.pieces((sign * writes_VF[:, unit]).topk(4).indices.tolist())
