@@ -489,7 +489,20 @@ plot.show(fig, alt=f"In {sublayers_of_v4} mixings by free matrices the sum of co
           f" goes from {low:.1f} to {high:.0f} times its size; doubly stochastic ones"
           " keep it to a thousandth.")
 
+# %%
+def apart(copies_NX):
+    """How much the copies differ from their mean."""
+    return (copies_NX - copies_NX.mean(0)).norm().item()
+
+
+left = apart(mixed["doubly stochastic"]) / apart(copies_NX)
+print(f"of the differences between the copies, less than 1 % is left: {left < 0.01}")
+
 # %% [markdown]
+# An average of averages of averages: mixing alone makes all copies alike. What keeps
+# them apart in a model is that every sublayer's answer goes to each copy with another
+# weight, `post`.
+#
 # ## Sinkhorn's method
 #
 # How does a model learn a matrix with such rows and columns? It does not. It makes any
@@ -533,10 +546,10 @@ words = ", ".join(f"{name} {values[-1]:.0e}" for name, values in gaps.items())
 plot.show(fig, alt=f"How far from 1 after 20 turns: {words}.")
 
 # %% [markdown]
-# Columns are done last, so they are exact at every turn, but for a millionth that keeps
-# a division by zero away. Rows come near, turn by turn: the typical one soon, the worst
-# of four thousand slowly. It is the columns that make every new copy an average, so
-# that nothing can grow: these are the ones to have exact.
+# Columns are done last, so they are exact, but for a millionth that is added to each sum
+# to keep a division by zero away. Rows come near, turn by turn: the typical one soon,
+# the worst of four thousand slowly. It is the columns that make every new copy an
+# average, so that nothing can grow: these are the ones to have exact.
 #
 # ## What it costs, and what delaying saves
 #
@@ -668,7 +681,7 @@ if backend.current().name == "interpret":
 # ## Exercises
 #
 # [Exercises 03](../exercises/03__residual_stream.ipynb): a pre-norm block, patching,
-# Sinkhorn's method, the update of the copies, and the count of the traffic. About 70
+# Sinkhorn's method, the update of the copies, and the count of the traffic. About 80
 # minutes.
 #
 # What did you misjudge in this chapter?

@@ -187,3 +187,29 @@ def test_a_sublayer_without_votes_can_be_needed(trained):
         for n in sublayers(model)
     }
     assert any(right[n] < 0.5 and abs(cast[n]) < most / 4 for n in right), (right, cast)
+
+
+def test_pieces_say_something_new_and_the_stream_grows(trained):
+    _, _, pieces, _ = trained
+    so_far, cosines, first = 0, [], None
+    for piece in pieces.values():
+        here_BX = piece[:, -1]
+        if first is None:
+            first = here_BX.norm(dim=-1).mean()
+        else:
+            cosines.append(torch.cosine_similarity(here_BX, so_far, dim=-1).mean().abs().item())
+        so_far = so_far + here_BX
+    assert sum(cosines) / len(cosines) < 0.35 and max(cosines) < 0.7
+    assert so_far.norm(dim=-1).mean() > 3 * first
+
+
+def test_what_the_lesson_says_of_its_model():
+    """Seed 0: attention 2 carries the answer; ffn 0 has hardly a vote and is needed."""
+    model = checkpoints.load("tiny_v1-text-seed0").requires_grad_(False)
+    made = swaps.tokens(swaps.swaps(COUNT))
+    pieces, other = (contributions(model, x) for x in (made.text_BT, made.swapped_BT))
+    cast = {n: v.mean() for n, v in votes(model, pieces, made.answer_B, made.other_B).items()}
+    assert max(cast, key=cast.get) == "attention 2" and abs(cast["ffn 0"]) < 0.5
+    assert (answers(model, made.text_BT, {"ffn 0": ablated}) == made.answer_B).float().mean() < 0.5
+    said_B = answers(model, made.text_BT, {"attention 2": patched(other["attention 2"])})
+    assert (said_B == made.other_B).float().mean() > 0.95
