@@ -98,7 +98,7 @@ def _clear_router(draw: Draw, part: str, batch: int) -> dict[str, Any]:
 
 def run_router(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     given = answer(*(inputs[name] for name in ("x", "gate", "bias", "top_k", "scale")))
-    if not isinstance(given, tuple) or len(given) != 2:
+    if not isinstance(given, tuple | list) or len(given) != 2:
         return {"the answer (a pair: experts, weights)": given}
     return {"experts": given[0], "weights": given[1]}
 
@@ -212,7 +212,7 @@ def parameter_cases(draw: Draw) -> tuple[Case, ...]:
 
 def run_parameters(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     given = answer(*(inputs[name] for name in ARGUMENTS))
-    if not isinstance(given, tuple) or len(given) != 2:
+    if not isinstance(given, tuple | list) or len(given) != 2:
         return {"the answer (a pair: all, active)": given}
     return {TOTAL: given[0], ACTIVE: given[1]}
 

@@ -192,7 +192,21 @@ def _router_not_met(L, X, F, E, shared, k):
     return total, L * (k + shared) * _three(X, F)
 
 
+def _only(place: int) -> Callable:
+    return lambda *model: _count(_three, _rows, _chosen)(*model)[place]
+
+
 PARAMETERS = (
+    Misconception(
+        "all_alone",
+        "This is all there is, one number. A pair is asked for: that, and what a token meets.",
+        _only(0),
+    ),
+    Misconception(
+        "active_alone",
+        "This is what a token meets, one number. A pair is asked for: all there is, and that.",
+        _only(1),
+    ),
     Misconception(
         "all_met",
         "The second number should be smaller: of the routed experts a token meets only top_k.",

@@ -47,7 +47,22 @@ def swapped(x_BTX, gate_EX, bias_E, top_k, scale):
     return weight, experts
 
 
+def alone(place: int) -> Callable:
+    return lambda *given: answer()(*given)[place]
+
+
 ROUTER = (
+    Misconception(
+        "experts_alone",
+        "These are the experts. A pair is asked for: the experts, and the weights of what they "
+        "say.",
+        alone(0),
+    ),
+    Misconception(
+        "weights_alone",
+        "These are the weights. A pair is asked for: the experts, and their weights.",
+        alone(1),
+    ),
     Misconception(
         "bias_weighs",
         "The right experts, but the bias takes part in their weights too. It is there to choose; "
