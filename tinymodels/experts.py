@@ -39,8 +39,19 @@ class Experts(nn.Module):
         x_nX: Float[Tensor, "n X"],
         experts_nk: Int[Tensor, "n k"],
         weights_nk: Float[Tensor, "n k"],
+        impl: str = "torch",
     ) -> Float[Tensor, "n X"]:
-        """The weighted sum of what each token's k experts say."""
+        """The weighted sum of what each token's k experts say.
+
+        impl: "triton" takes the course's kernel, unless the activation is one's own.
+        """
+        if impl == "triton" and "swiglu" not in self.parts.own():
+            from kernels import moe_experts
+
+            gate_EFX, up_EFX = self.gate_up.chunk(2, dim=1)
+            return moe_experts(
+                x_nX, experts_nk, weights_nk, gate_EFX, up_EFX, self.down, limit=self.limit
+            )
         few = experts_nk.numel() <= len(self)
         said_nkX = (self._each_alone if few else self._sorted)(x_nX, experts_nk)
         return (weights_nk.unsqueeze(-1) * said_nkX).sum(dim=1)

@@ -201,14 +201,19 @@ class MoEFeedForward(nn.Module):
             self.shared = FeedForward(width, joint, parts)
 
     def forward(
-        self, x_BTX: Float[Tensor, "*B X"], token_ids_BT: Int[Tensor, "*B"] | None = None
+        self,
+        x_BTX: Float[Tensor, "*B X"],
+        token_ids_BT: Int[Tensor, "*B"] | None = None,
+        impl: str = "torch",
     ) -> Float[Tensor, "*B X"]:
-        """token_ids_BT is read only where a table chooses (`MoE.hash_routed`)."""
+        """token_ids_BT is read only where a table chooses (`MoE.hash_routed`). impl: see
+        `Experts.forward`."""
         routing = self.router(x_BTX, token_ids_BT)
         y_nX = self.experts(
             x_BTX.flatten(0, -2),
             routing.experts_BTk.flatten(0, -2),
             routing.weights_BTk.flatten(0, -2).to(x_BTX.dtype),
+            impl,
         )
         y_BTX = y_nX.view_as(x_BTX)
         return y_BTX if self.shared is None else y_BTX + self.shared(x_BTX)

@@ -9,9 +9,12 @@ from dataclasses import dataclass, fields
 
 
 def reference_attention(query_BTHD, key_BSKD, value_BSKD, *, window=None, impl="torch"):
-    """Causal attention of the T newest positions over S kept ones; the course's own kernel."""
-    from kernels import flash_attention
+    """Causal attention of the T newest positions over S kept ones; the course's own kernels, one
+    for a single new token and one for several."""
+    from kernels import decode_attention, flash_attention
 
+    if impl == "triton" and query_BTHD.shape[1] == 1:
+        return decode_attention(query_BTHD, key_BSKD, value_BSKD, window=window, impl=impl)
     return flash_attention(query_BTHD, key_BSKD, value_BSKD, window=window, impl=impl)
 
 

@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from .config import HyperConnections
 
+KERNEL_COPIES = 4  # the most copies that the kernel holds
 FEW = 64  # up to so many tokens Sinkhorn works on one small matrix product a turn
 
 
@@ -42,6 +43,14 @@ class Carried(NamedTuple):
     pre_BTN: Tensor
 
 
+class Ahead(Carried):
+    """Carried by the kernel, which made what comes next in passing: the next sublayer's input,
+    and fn times the copies for its mixes. A changed copy (`_replace`) has neither."""
+
+    read_BTX: Tensor | None = None
+    flat_BTM: Tensor | None = None
+
+
 Stream = Tensor | Carried  # x_BTX if plain, copies_BTNX with mHC, Carried if single-pass
 
 
@@ -54,7 +63,7 @@ class Plain(nn.Module):
     def read(self, x_BTX: Float[Tensor, "B T X"]):
         return x_BTX, None
 
-    def write(self, x_BTX, _kept, found_BTX):
+    def write(self, x_BTX, _kept, found_BTX, following=None):
         return x_BTX + found_BTX
 
 
@@ -88,7 +97,7 @@ class Hyper(nn.Module):
         mixes = self.mixes(copies_BTNX)
         return weighted_sum(mixes.pre_BTN, copies_BTNX), mixes
 
-    def write(self, copies_BTNX, mixes: Mixes, found_BTX):
+    def write(self, copies_BTNX, mixes: Mixes, found_BTX, following=None):
         return spread_and_mix(copies_BTNX, mixes, found_BTX)
 
 
@@ -96,12 +105,42 @@ class SinglePassHyper(Hyper):
     """mHC whose `pre` is used one sublayer later; `post` and `comb` are used at once."""
 
     def read(self, stream: Carried):
+        if isinstance(stream, Ahead) and stream.read_BTX is not None:
+            return stream.read_BTX, None
         return weighted_sum(stream.pre_BTN, stream.copies_BTNX), None
 
-    def write(self, stream: Carried, _kept, found_BTX) -> Carried:
+    def write(self, stream: Carried, _kept, found_BTX, following=None) -> Carried:
+        """following: the next sublayer's residual, if the kernel is to write: it needs that one's
+        fn, so that the copies are read once and written once. None: plain torch."""
+        if following is not None and self.config.copies <= KERNEL_COPIES:
+            return self._write_ahead(stream, found_BTX, following)
         mixes = self.mixes(stream.copies_BTNX)
         copies_BTNX = spread_and_mix(stream.copies_BTNX, mixes, found_BTX)
         return Carried(copies_BTNX, mixes.pre_BTN)
+
+    def _write_ahead(self, stream: Carried, found_BTX, following: Hyper) -> Ahead:
+        from kernels import hyper_connection
+
+        base, scale, n = self.base.float(), self.scale.float(), self.config.copies
+        flat_BTM = stream.flat_BTM if isinstance(stream, Ahead) else None
+        if flat_BTM is None:
+            flat_BTM = project_flat(stream.copies_BTNX, self.fn, self.norm_eps)
+        copies_BTNX, read_BTX, next_flat_BTM = hyper_connection(
+            stream.copies_BTNX,
+            found_BTX,
+            flat_BTM,
+            base,
+            scale,
+            following.fn.float(),
+            iterations=self.config.sinkhorn_iterations,
+            eps=self.config.eps,
+            norm_eps=self.norm_eps,
+            impl="triton",
+        )
+        pre_BTN = (flat_BTM[..., :n] * scale[0] + base[:n]).sigmoid() + self.config.eps
+        ahead = Ahead(copies_BTNX, pre_BTN)
+        ahead.read_BTX, ahead.flat_BTM = read_BTX, next_flat_BTM
+        return ahead
 
 
 def build_residual(width: int, config: HyperConnections | None, norm_eps: float) -> nn.Module:

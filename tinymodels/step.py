@@ -36,11 +36,12 @@ class Far:
 class Step:
     """One chunk of T tokens whose first stands at position `start`.
 
-    kernels: "triton" or "torch", how attention is computed; None: compiled Triton on CUDA where
-    no gradient is needed, plain torch otherwise. losses: while training, what layers want to be
+    kernels: "triton" takes the course's kernels wherever they can answer, "torch" nowhere, None
+    only on a GPU (see `impl`). losses: while training, what layers want to be
     trained on besides the text (an indexer's distance from attention); None: not asked for.
-    far: what the nearest owner published. windows_only: a replay, which rebuilds windows and
-    only reads what else is cached.
+    far: what the nearest owner published. following: the residual of the next layer's attention,
+    for a kernel that makes its input in passing; None after the last layer. windows_only: a
+    replay, which rebuilds windows and only reads what else is cached.
     """
 
     tokens_BT: Int[Tensor, "B T"]
@@ -48,6 +49,7 @@ class Step:
     kernels: str | None = None
     losses: tuple[Tensor, ...] | None = None
     far: Far | None = None
+    following: Any = None
     windows_only: bool = False
     made: dict = field(default_factory=dict, repr=False, compare=False)
 
@@ -64,8 +66,19 @@ class Step:
             self.made[key] = make(self, *of)
         return self.made[key]
 
-    def impl(self, x: Tensor) -> str:
-        """Which implementation to use for tensor `x` in this pass."""
-        if self.kernels is not None:
-            return self.kernels
-        return "triton" if x.is_cuda and not x.requires_grad else "torch"
+    def impl(self, *tensors: Tensor) -> str:
+        """Which implementation takes these tensors in this pass: "triton" or "torch".
+
+        The kernels have no float64 and give no gradient: with float64, and where gradients are
+        recorded (outside torch.no_grad()), it is torch, whatever `kernels` says. Errors:
+        ValueError for another word in `kernels`.
+        """
+        if self.kernels not in (None, "triton", "torch"):
+            raise ValueError(f'kernels is {self.kernels!r}; it is "triton", "torch" or None')
+        if self.kernels == "torch" or not (self.kernels or tensors[0].is_cuda):
+            return "torch"
+        if torch.is_grad_enabled() or any(x.dtype == torch.float64 for x in tensors):
+            return "torch"
+        from kernels import backend
+
+        return "triton" if self.kernels or backend.current().runs_triton else "torch"

@@ -4,6 +4,8 @@ A layer looks back (attention), then works in place (feed-forward); each adds wh
 the residual stream, after reading it through a norm (pre-norm).
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -79,12 +81,15 @@ class Block(nn.Module):
 
     def forward(self, stream: Stream, step: Step, cache=None):
         x_BTX, kept = self.attention_residual.read(stream)
+        impl = step.impl(x_BTX)
         found_BTX, step = self.attention(self.attention_norm(x_BTX), step, cache)
-        stream = self.attention_residual.write(stream, kept, found_BTX)
+        following = self.ffn_residual if impl == "triton" else None
+        stream = self.attention_residual.write(stream, kept, found_BTX, following)
         x_BTX, kept = self.ffn_residual.read(stream)
-        ids = (step.tokens_BT,) if isinstance(self.ffn, MoEFeedForward) else ()
-        found_BTX = self.ffn(self.ffn_norm(x_BTX), *ids)
-        return self.ffn_residual.write(stream, kept, found_BTX), step
+        asks = (step.tokens_BT, impl) if isinstance(self.ffn, MoEFeedForward) else ()
+        found_BTX = self.ffn(self.ffn_norm(x_BTX), *asks)
+        following = step.following if impl == "triton" else None
+        return self.ffn_residual.write(stream, kept, found_BTX, following), step
 
     def publish(self, stream: Stream, step: Step, cache=None) -> Step:
         """Only what later layers read of this one's entries (CSA2, mode full)."""
@@ -153,7 +158,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B T V"]:
         """Logits for what follows each token. With a cache, the tokens follow those cached.
 
-        kernels: "triton" or "torch"; None chooses (see `Step`). Errors: ValueError for tokens
+        kernels: "triton" takes the course's kernels wherever they can answer (no float64, no
+        gradient; `Step.impl`), "torch" nowhere, None only on a GPU. Errors: ValueError for tokens
         that are no integers, have the wrong shape or lie outside the vocabulary, for an empty
         chunk, and for a chunk that does not fit the cache; the cache is unchanged then.
         """
@@ -163,7 +169,7 @@ class Transformer(nn.Module):
         self.check_cache(cache)
         cache.check_complete()
         cache.check_room(*tokens_BT.shape)
-        with torch.no_grad(), cache.writing(tokens_BT.shape[1]):
+        with torch.no_grad(), cache.writing(tokens_BT.shape[1], kernels):
             return self.through_layers(Step(tokens_BT, cache.length, kernels), cache)[0]
 
     def through_layers(self, step: Step, cache: ModelCache | None = None):
@@ -178,6 +184,8 @@ class Transformer(nn.Module):
     def run(self, layers: range, stream: Stream, step: Step, cache: ModelCache | None = None):
         """The stream and the step after these layers."""
         for i in layers:
+            if step.kernels != "torch" and i + 1 < len(self.layers):
+                step = replace(step, following=self.layers[i + 1].attention_residual)
             stream, step = self.layers[i](stream, step, None if cache is None else cache.layers[i])
             if cache is not None:
                 cache.work[i] += step.tokens_BT.shape[1]

@@ -112,7 +112,20 @@ class MLA(nn.Module):
         query, rows = self.project(x_BTX, step)
         if cache is not None:
             rows = cache.main.extend(rows)
+        if x_BTX.shape[1] == 1 and self.form != "expanded" and step.impl(x_BTX) == "triton":
+            return self._decode(query, rows), step
         return self.attend(query, rows), step
+
+    def _decode(self, query: Query, rows: Rows) -> Float[Tensor, "B 1 X"]:
+        """One new token over all rows, absorbed, by the course's kernel."""
+        from kernels import mla_decode
+
+        (nope_B1HD, rope_B1HR), (up_k_HDC, up_v_HDC) = query, self.up_projections()
+        absorbed_B1HC = torch.einsum("bthd,hdc->bthc", nope_B1HD, up_k_HDC)
+        latent_B1HC = mla_decode(
+            absorbed_B1HC, rope_B1HR, rows["latent"], rows["rope"], scale=self.scale, impl="triton"
+        )
+        return self.output(torch.einsum("bthc,hdc->bthd", latent_B1HC, up_v_HDC).flatten(-2))
 
     def up_projections(self) -> tuple[Float[Tensor, "H D C"], Float[Tensor, "H D C"]]:
         """W_UK and W_UV by head."""
