@@ -50,10 +50,10 @@ def answers(prompt, how_many=3):
 
 
 who = "Ada"
-print(f"{who} lives in ...             ", answers(f"{who} lives in"))
-print(f"{who} has the ...              ", answers(f"{who} has the"))
 told = f"{who} has the kite. Tom has the cup.\nWhat does {who} have? {who} has the"
-print("... and after being told so:  ", answers(told))
+print(f"{who} lives in ...     ", answers(f"{who} lives in"))
+print(f"{who} has the ...      ", answers(f"{who} has the"))
+print("the same, once told: ", answers(told))
 
 # %% [markdown]
 # Nobody told the model in this text where Ada lives. It is sure all the same. What Ada
@@ -154,7 +154,8 @@ print(f"With the limit no unit ever says more than {largest:.2f}.")
 #
 # We ask the last layer for all 96 fixed facts ("Ada lives in", "Ada likes", ...), and
 # note what its units say at the last token. What a unit writes can be read with the
-# output head: which words does its column push up?
+# output head, the matrix that makes logits of the stream: which words does its column
+# push up?
 
 # %%
 from tinymodels.world import fixed_facts
@@ -320,18 +321,18 @@ def four_rows(model):
 
 
 names = [name for name in checkpoints.available() if name.startswith("tiny_v1-text")]
-rows = {name: four_rows(checkpoints.load(name).to(model.device)) for name in names}
-for name, found in rows.items():
+by_seed = {name: four_rows(checkpoints.load(name).to(model.device)) for name in names}
+for name, found in by_seed.items():
     print(name)
     for cut, right in found.items():
         print(f"  {cut:22}", "  ".join(f"{kind} {r:6.1%}" for kind, r in right.items()))
 
 # %%
 fig, ax = plot.figure(8.4, 3.0)
-cuts, chance = list(rows[names[0]]), asked.by_kind(asked.chance_B)
+cuts, chance = list(by_seed[names[0]]), asked.by_kind(asked.chance_B)
 for i, kind in enumerate(ablate.KINDS):
     places = [c + 0.27 * (i - 1) for c in range(len(cuts))]
-    shares = [[rows[name][cut][kind] for name in names] for cut in cuts]
+    shares = [[by_seed[name][cut][kind] for name in names] for cut in cuts]
     ax.bar(places, [sum(s) / len(s) for s in shares], 0.24, label=kind)
     for x, seeds in zip(places, shares):
         ax.plot([x] * len(seeds), seeds, "k.", markersize=4)
@@ -495,7 +496,8 @@ predict("04-c", guess, unit="billion",
 # of every expert with more it goes down.
 #
 # Here are 41 batches of held-out text, 1,024 tokens each, sent through our random
-# router. Move the step; then try other gammas.
+# router. The widget stands at step 20: go back to 0 and watch it from the start. Then
+# try other gammas.
 
 # %%
 from tinymodels import data
@@ -507,7 +509,7 @@ batches = [
     for n in range(41)
 ]
 balance = record(router, batches)
-RouterLoad(balance, gamma=0.01)
+RouterLoad(balance, gamma=0.01, step=20)
 
 # %% [markdown]
 # The whole course of it, for each gamma:
@@ -632,17 +634,18 @@ grouped_NX = moe_experts(x_NX, *chosen, *matrices, impl=impl)
 print("launches:", moe_experts.launches)
 print("same as one after another:", torch.allclose(grouped_NX, plain_NX, atol=1e-4))
 
-rows = sum(loads)
+print(f"\nempty rows beside {sum(loads)} real ones   as they fell   evenly loaded")
 for block in (1, 8, 16, 32, 64):
-    empty = moe_experts.padding(loads, block)
-    print(f"blocks of {block:2}: {empty:4} empty rows beside {rows} real ones,"
-          f" {empty / (rows + empty):4.0%} of the work for nothing")
+    fell = moe_experts.padding(loads, block)
+    even = moe_experts.padding([sum(loads) // 16] * 16, block)
+    print(f"blocks of {block:2} rows                {fell:12} {even:15}")
 
 # %% [markdown]
 # That is the price of blocks: an expert's last block is seldom full, and its missing
 # rows are computed for nothing. Large blocks suit the chip's matrix units, small ones
-# waste less. And here unevenness has its second cost: idle experts leave nearly empty
-# blocks.
+# waste less. So the kernel (`kernels/moe_experts.py`) takes blocks about as large as
+# the mean load. The tests count its loads and stores one by one, and they are what the
+# formula below says.
 #
 # The other cost is reading. An expert's matrices must be fetched from memory even for a
 # single token. Here is what one layer of V4.1 reads and computes, for more and more
@@ -681,8 +684,8 @@ for tokens in (1, 16, 256, 4096, 32768):
 # %% tags=["nbval-ignore-output"]
 import time
 
-rows, one = torch.randn(256, 512), torch.randn(512, 512)
-many = torch.randn(64, 512, 512)
+tall, one = torch.randn(256, 512), torch.randn(512, 512)
+fours, many = tall.split(4), torch.randn(64, 512, 512)
 
 
 def fastest(work, repeats=5):
@@ -694,8 +697,7 @@ def fastest(work, repeats=5):
     return min(took) * 1e3
 
 
-fours = rows.split(4)
-print(f"one product of 256 rows: {fastest(lambda: rows @ one):6.2f} ms")
+print(f"one product of 256 rows: {fastest(lambda: tall @ one):6.2f} ms")
 small = fastest(lambda: [four @ matrix for four, matrix in zip(fours, many)])
 print(f"64 products of 4 rows:   {small:6.2f} ms")
 
