@@ -1,4 +1,4 @@
-"""python -m grading run NOTEBOOK ... | batch DIR | audit | status
+"""python -m grading run NOTEBOOK ... | batch DIR | report DIR | points | audit | status
 
 Exit codes: 0 all passed, 1 a check failed, 2 usage (one sentence on stderr).
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-COMMANDS = ("run", "audit", "status", "batch")
+COMMANDS = ("run", "batch", "report", "points", "audit", "status")
 
 
 class UsageError(Exception):
@@ -35,7 +35,14 @@ def parser() -> argparse.ArgumentParser:
     batch.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time")
     batch.add_argument("--json", type=Path, metavar="F", help="every exercise of every student")
     batch.add_argument("--csv", type=Path, metavar="F", help="one line a student")
+    batch.add_argument("--html", type=Path, metavar="F", help="the report on the class")
     batch.add_argument("--cell-seconds", type=float, default=30.0, help="time limit of a cell")
+    again = commands.add_parser("report", help="the report on a graded class; grades nothing")
+    again.add_argument("source", type=Path, metavar="DIR|JSON",
+                       help="the folder that batch graded, or what its --json wrote")  # fmt: skip
+    again.add_argument("--html", type=Path, metavar="F", help="the report on the class")
+    again.add_argument("--csv", type=Path, metavar="F", help="one line a student")
+    commands.add_parser("points", help="points and minutes of every exercise, as a table")
     audit = commands.add_parser("audit", help="put the checks themselves to the proof")
     audit.add_argument("--full", action="store_true", help="with mutants of the solutions")
     commands.add_parser("status", help="one line an exercise: where you stand")
@@ -48,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments.insert(0, "run")
     try:
         options = parser().parse_args(arguments)
-        commands = {"run": _run, "batch": _batch, "audit": _audit, "status": _status}
+        commands = {"run": _run, "batch": _batch, "report": _report, "points": _points,
+                    "audit": _audit, "status": _status}  # fmt: skip
         return commands[options.command](options)
     except UsageError as error:
         print(f"grading: {error}", file=sys.stderr)
@@ -86,28 +94,82 @@ def _batch(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no folder {options.folder}")
     if options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; it must be 1 or more")
-    for path in (options.json, options.csv):
+    for path in (options.json, options.csv, options.html):
         _can_write(path)
     todo, strange = batch.tasks(options.folder, Course())
+    if not todo:
+        more = f" ({strange[0]})" if strange else ""
+        raise UsageError(f"{options.folder} has no student folders with exercise notebooks{more}")
     for sentence in strange:
         print(sentence, file=sys.stderr)
-    if not todo:
-        raise UsageError(f"{options.folder} has no student folders with exercise notebooks")
 
     def tell(task: batch.Task, rows: Sequence[report.Row]) -> None:
         earned, points, extra = report.total(rows)
         print(f"{task.student}  {task.path.name}  {earned:g}/{points:g} + {extra:g}", flush=True)
 
-    graded = batch.grade_folder(
-        options.folder, jobs=options.jobs, cell_seconds=options.cell_seconds, tell=tell
-    )
+    try:
+        graded = batch.grade_folder(
+            options.folder, jobs=options.jobs, cell_seconds=options.cell_seconds, tell=tell
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     if options.json:
         report.write_whole(options.json, batch.as_json(graded))
-    if options.csv:
-        report.write_whole(options.csv, batch.as_csv(graded))
+    _write_class(options, graded, options.folder.resolve().name, strange)
     students = len({student for student, _ in graded})
     print(f"{students} students, {len(todo)} notebooks")
     return 0 if report.all_passed([row for _, row in graded]) else 1
+
+
+def _report(options: argparse.Namespace) -> int:
+    from grading import batch, report
+    from grading.course_notebook import Course
+
+    for path in (options.csv, options.html):
+        _can_write(path)
+    notes: list[str] = []
+    if options.source.is_dir():
+        graded, left = batch.already_graded(options.source, Course())
+        notes = [f"{task.student}: {task.path.name} is not graded yet" for task in left]
+        notes += batch.tasks(options.source, Course())[1]
+    else:
+        try:
+            graded = batch.from_json(options.source)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    if not graded:
+        raise UsageError(f"{options.source} has nothing graded; python -m grading batch does it")
+    _write_class(options, graded, options.source.resolve().stem, notes)
+    for student, mine in batch.counted(graded).items():
+        earned, points, extra = report.total(list(mine.values()))
+        print(f"{student}  {earned:g}/{points:g} + {extra:g}")
+    for note in notes:
+        print(note, file=sys.stderr)
+    return 0
+
+
+def _write_class(
+    options: argparse.Namespace, graded: Sequence, title: str, notes: Sequence[str]
+) -> None:
+    """The CSV and the HTML that were asked for."""
+    from datetime import date
+
+    from grading import batch, class_report, report
+    from grading.plan_of_points import planned
+
+    if options.csv:
+        report.write_whole(options.csv, batch.as_csv(graded))
+    if options.html:
+        room = class_report.make_class(graded, planned(), notes)
+        page = class_report.as_html(room, f"KV cache course: {title}", date.today().isoformat())
+        report.write_whole(options.html, page)
+
+
+def _points(options: argparse.Namespace) -> int:
+    from grading.plan_of_points import planned, table
+
+    print(table(planned()), end="")
+    return 0
 
 
 def _audit(options: argparse.Namespace) -> int:

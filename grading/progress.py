@@ -28,7 +28,7 @@ def write_event(kind: str, id: str, **facts: Any) -> bool:
     """Append one event. False where the folder cannot be written: no reason to stop a lesson."""
     event = {"time": round(time.time(), 3), "kind": kind, "id": id, **facts}
     # The newline in front ends a line that a full disk or a kill has cut short.
-    line = "\n" + json.dumps(event, ensure_ascii=False, default=str) + "\n"
+    line = "\n" + json.dumps(event, default=str) + "\n"
     try:
         folder().mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -48,7 +48,7 @@ def events(kind: str | None = None, id: str | None = None) -> Iterator[dict[str,
         text = (folder() / "journal.jsonl").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
-    for line in text.splitlines():
+    for line in text.split("\n"):
         try:
             event = json.loads(line)
         except json.JSONDecodeError:

@@ -39,7 +39,7 @@ def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
     for notebook in dict.fromkeys(row.notebook for row in rows):
         mine = [row for row in rows if row.notebook == notebook]
         earned, points, extra = total(mine)
-        table = Table(title=notebook, title_justify="left", caption_justify="left")
+        table = Table(title=escape(notebook), title_justify="left", caption_justify="left")
         table.caption = f"{earned:g} of {points:g} points" + (f" + {extra:g} extra" * bool(extra))
         for name in ("id", "exercise", "status"):
             table.add_column(name, no_wrap=name != "exercise")

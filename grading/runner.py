@@ -109,10 +109,18 @@ def _graded(
 
 def _row(path: Path, exercise: Outline, status: str, **facts: Any) -> Row:
     blank = {"earned": 0.0, "misconception": None, "message": "", "hint_used": 0, "seconds": 0.0}
+    facts = blank | facts
+    facts["message"] = plain(facts["message"])
     return Row(
-        notebook=str(path), id=exercise.id, title=exercise.title, points=exercise.points,
-        status=status, optional=exercise.optional, **(blank | facts),
+        notebook=plain(str(path)), id=exercise.id, title=exercise.title, points=exercise.points,
+        status=status, optional=exercise.optional, **facts,
     )  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """Text that any file and terminal takes: no control characters, no halves of characters."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(c if c in "\n\t" or c.isprintable() else " " for c in text)
 
 
 class _Grading:

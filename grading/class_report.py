@@ -1,0 +1,192 @@
+"""The report on a class: one HTML file with nothing outside it, for the screen and for paper.
+
+Scores by student, one line an exercise, and a heatmap: how many students made which named
+mistake in which exercise. No meaning by colour alone: every cell has its number or its word.
+"""
+
+from __future__ import annotations
+
+import html
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grading.batch import counted
+from grading.mistakes_seen import Mistakes, mistakes
+from grading.plan_of_points import Planned
+from grading.report import total
+from grading.runner import Row
+
+STYLE = Path(__file__).with_name("class_report.css")
+_WORDS = {
+    "passed": "passed", "partly": "partly", "not_attempted": "not tried", "wrong": "wrong",
+    "error": "error", "timeout": "timeout", "died": "died", "unavailable": "n/a",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Class:
+    """What a report is made of. `by_student`: the row that counts for each exercise."""
+
+    by_student: Mapping[str, Mapping[str, Row]]
+    planned: Mapping[str, Planned]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> list[str]:
+        return sorted({id for mine in self.by_student.values() for id in mine})
+
+    def rows(self, id: str) -> dict[str, Row]:
+        """The students who handed in the exercise, with their rows."""
+        return {who: mine[id] for who, mine in self.by_student.items() if id in mine}
+
+
+def make_class(
+    graded: Sequence[tuple[str, Row]], planned: Sequence[Planned], notes: Sequence[str] = ()
+) -> Class:
+    return Class(counted(graded), {one.id: one for one in planned}, tuple(notes))
+
+
+def as_html(room: Class, title: str, date: str) -> str:
+    """The whole page. Everything that comes from a learner is escaped."""
+    sections = (_summary(room), _scores(room), _exercises(room), _heatmap(room), _notes(room))
+    name = html.escape(title)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{name}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n<body>\n"
+        f"<h1>{name}</h1>\n<p class='date'>{html.escape(date)}</p>\n"
+        + "\n".join(section for section in sections if section)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _summary(room: Class) -> str:
+    shares = [earned / points for earned, points, _ in map(_sums, room.by_student.values())
+              if points]  # fmt: skip
+    count = len(room.by_student)
+    text = f"{count} student{'' if count == 1 else 's'}, {len(room.ids)} exercises."
+    if shares:
+        text += (
+            f" Points earned: median {100 * statistics.median(shares):.0f} %, "
+            f"from {100 * min(shares):.0f} % to {100 * max(shares):.0f} %."
+        )
+    return f"<p>{text}</p>"
+
+
+def _sums(mine: Mapping[str, Row]) -> tuple[float, float, float]:
+    return total(list(mine.values()))
+
+
+def _scores(room: Class) -> str:
+    head = ["student", *room.ids, "points", "%", "extra", "hints", "seconds"]
+    lines = []
+    for who, mine in sorted(room.by_student.items()):
+        earned, points, extra = _sums(mine)
+        share = f"{100 * earned / points:.0f}" if points else ""
+        hints = sum(row.hint_used for row in mine.values())
+        seconds = sum(row.seconds for row in mine.values())
+        cells = [_score(mine.get(id)) for id in room.ids]
+        sums = (f"{earned:g}/{points:g}", share, f"{extra:g}", f"{hints}", f"{seconds:.1f}")
+        cells += [f"<td>{text}</td>" for text in sums]
+        lines.append(f'<tr><th scope="row">{html.escape(who)}</th>{"".join(cells)}</tr>')
+    return _table(
+        "Scores",
+        "Points and status of every exercise. Optional exercises are extra, what this machine "
+        "cannot run (n/a) does not count. Hints: how many were opened. Seconds: what the checks "
+        "took.",
+        head, lines,
+    )  # fmt: skip
+
+
+def _score(row: Row | None) -> str:
+    if row is None:
+        return "<td class='none'>-</td>"
+    word = _WORDS.get(row.status, row.status)
+    return f'<td class="{row.status}">{row.earned:g} <small>{html.escape(word)}</small></td>'
+
+
+def _exercises(room: Class) -> str:
+    head = ["exercise", "title", "points", "minutes", "handed in", "passed", "partly",
+            "not tried", "wrong or stopped", "mean points", "hints"]  # fmt: skip
+    lines = []
+    for id in room.ids:
+        rows = [row for row in room.rows(id).values() if row.status != "unavailable"]
+        any_row = next(iter(room.rows(id).values()))
+        minutes = f"{room.planned[id].minutes}" if id in room.planned else ""
+        counts = [sum(row.status == status for row in rows)
+                  for status in ("passed", "partly", "not_attempted")]  # fmt: skip
+        mean = f"{statistics.mean(row.earned for row in rows):.2f}" if rows else ""
+        title = f"{any_row.title}{' (optional)' if any_row.optional else ''}"
+        cells = [f"{any_row.points:g}", minutes, len(rows), *counts, len(rows) - sum(counts),
+                 mean, sum(row.hint_used for row in rows)]  # fmt: skip
+        lines.append(
+            f'<tr><th scope="row">{id}</th><td class="text">{html.escape(title)}</td>'
+            + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        )  # fmt: skip
+    return _table("Exercises", "Minutes are those that the notebook announces.", head, lines)
+
+
+def _heatmap(room: Class) -> str:
+    """Rows are mistakes, columns exercises, numbers students; the shade repeats the number."""
+    seen = mistakes(room.by_student)
+    if not seen.names:
+        return "<section><h2>Mistakes</h2><p>No mistake was seen.</p></section>"
+    lines = []
+    for name in seen.names:
+        cells = [_heat(seen.count(name, id), seen.students(id)) for id in room.ids]
+        kind = "" if seen.is_named(name) else " class='unnamed'"
+        all_of_them = sum(seen.count(name, id) for id in room.ids)
+        lines.append(
+            f"<tr{kind}><th scope='row'>{html.escape(name.replace('_', ' '))}</th>"
+            f"{''.join(cells)}<td><b>{all_of_them}</b></td></tr>"
+        )
+    table = _table(
+        "Mistakes by exercise",
+        "How many students; the darker, the larger the share of those who handed the exercise "
+        "in. Below the named mistakes: answers that have no name.",
+        ["mistake", *room.ids, "in all"], lines, "heat",
+    )  # fmt: skip
+    return table + _explained(seen, room)
+
+
+def _heat(count: int, students: int) -> str:
+    if not count:
+        return "<td></td>"
+    return f'<td style="--share: {count / students:.2f}">{count}</td>'
+
+
+def _explained(seen: Mistakes, room: Class) -> str:
+    """What each mistake is, and who made it: for the talk with the class."""
+    items = []
+    for id in room.ids:
+        for name in seen.names:
+            if not (who := seen.who(name, id)):
+                continue
+            message = html.escape(seen.message(name, id))
+            students = html.escape(", ".join(who))
+            items.append(
+                f"<dt>{id}, {html.escape(name.replace('_', ' '))} ({len(who)})</dt>"
+                f"<dd>{message}<br><small>{students}</small></dd>"
+            )
+    return f"<section><h2>What they are</h2><dl>{''.join(items)}</dl></section>"
+
+
+def _notes(room: Class) -> str:
+    if not room.notes:
+        return ""
+    items = "".join(f"<li>{html.escape(note)}</li>" for note in room.notes)
+    return f"<section><h2>Left out</h2><ul>{items}</ul></section>"
+
+
+def _table(
+    title: str, caption: str, head: Sequence[str], lines: Sequence[str], kind: str = ""
+) -> str:
+    names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
+    return (
+        f"<section><h2>{title}</h2>\n<div class='wide'><table class='{kind}'>"
+        f"<caption>{caption}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n"
+        + "\n".join(lines) + "\n</tbody></table></div></section>"
+    )  # fmt: skip
