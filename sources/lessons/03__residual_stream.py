@@ -652,9 +652,8 @@ for name in ("deepseek-v4-flash", "deepseek-v4.1-flash"):
 
 # %%
 from kernels import backend, bounds, hyper_connection
-from kernels.hyper_connection import _mix
 
-source = inspect.getsource(_mix.fn)
+source = inspect.getsource(inspect.getmodule(hyper_connection))
 start = source.index("        old_TNX = ")
 print(source[start : source.index("        square_T +=")])
 
