@@ -634,11 +634,10 @@ grouped_NX = moe_experts(x_NX, *chosen, *matrices, impl=impl)
 print("launches:", moe_experts.launches)
 print("same as one after another:", torch.allclose(grouped_NX, plain_NX, atol=1e-4))
 
-print(f"\nempty rows beside {sum(loads)} real ones   as they fell   evenly loaded")
 for block in (1, 8, 16, 32, 64):
-    fell = moe_experts.padding(loads, block)
-    even = moe_experts.padding([sum(loads) // 16] * 16, block)
-    print(f"blocks of {block:2} rows                {fell:12} {even:15}")
+    real, empty = sum(loads), moe_experts.padding(loads, block)
+    print(f"blocks of {block:2}: {empty:3} empty rows beside {real} real ones,"
+          f" {empty / (real + empty):3.0%} of the work for nothing")
 
 # %% [markdown]
 # That is the price of blocks: an expert's last block is seldom full, and its missing
