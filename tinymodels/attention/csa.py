@@ -61,11 +61,21 @@ class Compressor(nn.Module):
         if first == end:
             none = x_BTX.new_empty(x_BTX.shape[0], 0, self.dim)
             return none, step.positions_T[:0]
-        value_BGMD = self._in_groups(value_BSD, first, end, missing=0.0)
-        gate_BGMD = self._in_groups(gate_BSD, first, end, missing=-torch.inf)
-        pooled_BGD = (gate_BGMD.softmax(dim=2) * value_BGMD).sum(dim=2)
+        pooled_BGD = self._pool(value_BSD, gate_BSD, first, end, step.impl(value_BSD, gate_BSD))
         positions_G = torch.arange(first, end, device=x_BTX.device) * m
         return self.norm(pooled_BGD).to(x_BTX.dtype), positions_G
+
+    def _pool(self, value_BSD: Tensor, gate_BSD: Tensor, first: int, end: int, impl: str):
+        """Groups first to end of these rows, by the course's kernel or in torch."""
+        if impl == "triton":
+            from kernels import group_pool
+
+            after = self.overlap and first > 0
+            options = dict(overlap=self.overlap, after_another=after, impl=impl)
+            return group_pool(value_BSD, gate_BSD, self.ratio, **options)
+        value_BGMD = self._in_groups(value_BSD, first, end, missing=0.0)
+        gate_BGMD = self._in_groups(gate_BSD, first, end, missing=-torch.inf)
+        return (gate_BGMD.softmax(dim=2) * value_BGMD).sum(dim=2)
 
     def _in_groups(self, x_BSD: Tensor, first: int, end: int, missing: float):
         if self.overlap:
@@ -150,7 +160,7 @@ class CSA(Sliding):
         found = search(asked, step, self.ratio, self.config.indexer.top_k, share)
         if share is not None:
             step = replace(step, losses=(*step.losses, found.loss))
-        far = choice_rows(far_BSD, found.choice_BTk, every=step.tokens_BT.shape[1] == 1)
+        far = choice_rows(far_BSD, found.choice_BTk, step, every=step.tokens_BT.shape[1] == 1)
         return self.attend(query_BTHD, step, near, far), step
 
     def far(self, x_BTX, step: Step, cache=None) -> Float[Tensor, "B S D"]:

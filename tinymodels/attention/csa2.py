@@ -145,4 +145,4 @@ class CSA2(Sliding):
 
 def published_rows(step: Step, choice_BTk: Int[Tensor, "B T k"]) -> Seen:
     """The chosen ones of the published entries: once for all layers that take the same choice."""
-    return choice_rows(step.far.entry_BSD, choice_BTk)
+    return choice_rows(step.far.entry_BSD, choice_BTk, step)

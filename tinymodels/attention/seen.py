@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..step import Step
+from . import by_kernel
 
 FEW_TIMES = 8  # up to so many times the chosen rows, all rows under a mask are faster
 
@@ -61,8 +62,12 @@ def all_rows(entry_BSD: Float[Tensor, "B S D"], visible: Bool[Tensor, "*B T S"] 
     return Seen(entry_BSD.unsqueeze(1), visible)
 
 
-def window_rows(entry_BSD: Float[Tensor, "B S D"], step: Step, window: int) -> Seen:
+def window_rows(
+    entry_BSD: Float[Tensor, "B S D"], step: Step, window: int
+) -> Seen | by_kernel.Listed:
     """The rows of the T new tokens and of those before them that a window still reaches."""
+    if step.impl(entry_BSD) == "triton":
+        return by_kernel.Listed(entry_BSD, reach=window)
     T = step.tokens_BT.shape[1]
     entry_BSD = entry_BSD[:, -(T + window - 1) :]
     S = entry_BSD.shape[1]
@@ -77,17 +82,27 @@ def window_rows(entry_BSD: Float[Tensor, "B S D"], step: Step, window: int) -> S
     return Seen(rows_BGRD, step.once(in_window_by_runs, S, window))
 
 
-def all_groups(entry_BSD: Float[Tensor, "B S D"], step: Step, ratio: int) -> Seen:
+def all_groups(
+    entry_BSD: Float[Tensor, "B S D"], step: Step, ratio: int
+) -> Seen | by_kernel.Listed:
     """Every complete group."""
+    if step.impl(entry_BSD) == "triton":
+        index_BTS = step.once(by_kernel.every_group, entry_BSD.shape[1], ratio)
+        return by_kernel.Listed(entry_BSD, index_BTS)
     if step.tokens_BT.shape[1] == 1:  # what is stored is complete, and older than one new token
         return all_rows(entry_BSD, None)
     return all_rows(entry_BSD, step.once(complete_groups, entry_BSD.shape[1], ratio))
 
 
 def choice_rows(
-    entry_BSD: Float[Tensor, "B S D"], choice_BTk: Int[Tensor, "B T k"], every: bool = False
-) -> Seen:
+    entry_BSD: Float[Tensor, "B S D"],
+    choice_BTk: Int[Tensor, "B T k"],
+    step: Step | None = None,
+    every: bool = False,
+) -> Seen | by_kernel.Listed:
     """Each query's own choice; -1 chooses nothing. every: there is no -1."""
+    if step is not None and step.impl(entry_BSD) == "triton":
+        return by_kernel.Listed(entry_BSD, choice_BTk)
     (B, S, _), (_, T, k) = entry_BSD.shape, choice_BTk.shape
     if T > 1 and S <= FEW_TIMES * k:  # then a mask costs less than rows for each query
         return all_rows(entry_BSD, chosen(choice_BTk, S))
@@ -141,9 +156,13 @@ def complete_groups(step: Step, entries: int, ratio: int) -> Bool[Tensor, "T S"]
 
 
 def look(
-    query_BTHD: Float[Tensor, "B T H D"], sink_H: Float[Tensor, "H"], *seen: Seen
+    query_BTHD: Float[Tensor, "B T H D"],
+    sink_H: Float[Tensor, "H"],
+    *seen: Seen | by_kernel.Listed,
 ) -> Float[Tensor, "B T H D"]:
     """One softmax over everything that is seen, and what each query takes from it."""
+    if isinstance(seen[0], by_kernel.Listed):
+        return by_kernel.look(query_BTHD, *seen, sink_H=sink_H)
     query_BTHD = query_BTHD * query_BTHD.shape[-1] ** -0.5
     weights = softmax_with_sink([kind.scores(query_BTHD) for kind in seen], sink_H)
     return sum(kind.mix(weight) for kind, weight in zip(seen, weights, strict=True))
