@@ -8,6 +8,7 @@ from typing import Any
 from grading import progress
 from grading.draw import CHECK_SEEDS
 from grading.guess import predict
+from grading.hints import next_step
 from grading.result import Result, Text
 
 __all__ = ["check", "hint", "my_parts", "predict"]
@@ -30,19 +31,30 @@ def check(id: str, answer: Any = ...) -> Result:
 
 
 def hint(id: str, step: int | None = None) -> Text:
-    """The next hint for an exercise; `hint("01.1", 1)` shows a given step again."""
+    """The next hint for an exercise: after a failed check one that is about what failed.
+
+    `hint("01.1", 1)` shows a given step again.
+    """
     exercise, sentence = _find(id)
     if exercise is None:
         return Text(sentence)
     total = len(exercise.hints)
     if step is None:
-        seen = [event.get("step", 0) for event in progress.events("hint", id)]
-        step = min(max(seen, default=0) + 1, total)
+        opened = [event.get("step", 0) for event in progress.events("hint", id)]
+        step = next_step(exercise.hints, opened, _failed_last(id))
     if step not in range(1, total + 1):
         return Text(f"Exercise {id} has hints 1 to {total}; step is {step!r}.")
     progress.write_event("hint", id, step=step)
     more = "" if step < total else " That was the last one."
     return Text(f"{id}, hint {step} of {total}: {exercise.hints[step - 1]}{more}")
+
+
+def _failed_last(id: str) -> tuple[str, ...]:
+    """What failed in the last check of the exercise; nothing where it passed."""
+    failed: Any = ()
+    for event in progress.events("check", id):
+        failed = event.get("failed") or ()
+    return tuple(map(str, failed)) if isinstance(failed, list | tuple) else ()
 
 
 def my_parts() -> Any:
@@ -69,7 +81,7 @@ def _keep(result: Result, answer: Any) -> None:
         return
     progress.write_event(
         "check", result.id, status=result.status, earned=result.earned,
-        points=result.points, misconception=result.misconception,
+        points=result.points, misconception=result.misconception, failed=result.failed,
     )  # fmt: skip
     if result.status != "passed" or not callable(answer):
         return

@@ -137,7 +137,9 @@ def _explain(
     if right:
         lines += _credit(exercise, failed)
     name = mistake.name if mistake else None
-    failed_as = (*(f.part for f in found), *(f.stage for f in found), *([name] if name else []))
+    # What a hint can be tied to. Where all parts fail, it says nothing that this one does.
+    parts = tuple(failure.part for failure in found) if right else ()
+    failed_as = (*parts, first.stage, *([name] if name else []))
     lines.append(_way_on(exercise, failed_as))
     return status, "\n".join(lines), name, earned, tuple(dict.fromkeys(failed_as))
 

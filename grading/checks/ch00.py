@@ -6,6 +6,7 @@ import numpy as np
 
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
+from grading.hints import tied
 from grading.misconceptions.ch00 import NEXT_TOKEN
 
 ALL = "probabilities and token"
@@ -50,9 +51,24 @@ EXERCISES = (
         run=run_next_token,
         expected=expected_next_token,
         hints=(
-            "Two lines. The first divides the logits by the temperature and turns the result "
-            "into probabilities; the second finds where the largest one stands.",
-            "Both work along the vocabulary, the last axis: -1.",
+            tied(
+                "Two lines. The first divides the logits by the temperature and turns the result "
+                "into probabilities; the second finds where the largest one stands.",
+                "temperature_forgotten",
+                "temperature_multiplied",
+                "temperature_after",
+                "no_exponential",
+                "log_probabilities",
+                "probability_not_token",
+                "returns",
+            ),
+            tied(
+                "Both work along the vocabulary, the last axis: -1.",
+                "softmax_over_batch",
+                "argmax_over_batch",
+                "argmin",
+                "shape",
+            ),
             "(logits_BV / temperature).softmax(-1), and probabilities_BV.argmax(-1).",
         ),
         misconceptions=NEXT_TOKEN,

@@ -11,6 +11,7 @@ from grading.checks.ch01_decode import DECODE_LOOP
 from grading.checks.ch01_optional import DECODE_KERNEL, ONLINE_SOFTMAX
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part, call
+from grading.hints import tied
 from grading.misconceptions.ch01_attention import ATTENTION
 from grading.misconceptions.ch01_cache import APPEND, BYTES
 from grading.references import ch01 as reference
@@ -51,13 +52,39 @@ CAUSAL_ATTENTION = Exercise(
         )
     },
     hints=(
-        "Work on one head at a time in your mind: scores are query times key, one number for "
-        "each pair of a new token and a cached token. Move the heads in front of the tokens "
-        "with transpose(1, 2), then `@` does all heads at once.",
-        "Divide the scores by the square root of the head dim. Then set to -inf every score of "
-        "a token that comes later: softmax gives it the weight 0.",
-        "New token t stands at position S - T + t. It may read positions 0 up to its own. "
-        "torch.arange(S) <= position, with position as a column, is the whole mask.",
+        tied(
+            "Work on one head at a time in your mind: scores are query times key, one number for "
+            "each pair of a new token and a cached token. Move the heads in front of the tokens "
+            "with transpose(1, 2), then `@` does all heads at once.",
+            "heads_by_reshape",
+            "joined_by_reshape",
+            "heads_left_first",
+            "softmax_over_heads",
+            "softmax_over_queries",
+            "value_from_key",
+            "key_and_value_swapped",
+            "shape",
+        ),
+        tied(
+            "Divide the scores by the square root of the head dim. Then set to -inf every score of "
+            "a token that comes later: softmax gives it the weight 0.",
+            "no_scale",
+            "scale_by_d",
+            "scale_times_sqrt_d",
+            "no_mask",
+            "masked_with_zero",
+            "mask_after_softmax",
+            "finite",
+        ),
+        tied(
+            "New token t stands at position S - T + t. It may read positions 0 up to its own. "
+            "torch.arange(S) <= position, with position as a column, is the whole mask.",
+            "mask_top_left",
+            "mask_sees_next",
+            "mask_hides_itself",
+            "mask_reversed",
+            CHUNK,
+        ),
         "The four steps: score = q @ k.transpose(-2, -1) / D**0.5; mask with masked_fill; "
         "weight = score.softmax(-1); (weight @ v).transpose(1, 2).",
     ),
@@ -119,11 +146,32 @@ APPEND_AND_ATTEND = Exercise(
     run=run_append,
     expected=expected_append,
     hints=(
-        "While nothing is stored the cache is None, and the new keys and values are all there "
-        "is. Otherwise they go behind those in the cache.",
-        "torch.cat([old, new], dim=1) puts tokens behind tokens: axis 1 of [B, S, H, D].",
-        "Attend to all the keys and values, with the function of 01.1: the new tokens are the "
-        "last T of them. Return the output and the pair (all keys, all values).",
+        tied(
+            "While nothing is stored the cache is None, and the new keys and values are all there "
+            "is. Otherwise they go behind those in the cache.",
+            "overwrites",
+            "forgets_to_store",
+            "prepends",
+            "appends_twice",
+            "stores_query",
+            "returns",
+        ),
+        tied(
+            "torch.cat([old, new], dim=1) puts tokens behind tokens: axis 1 of [B, S, H, D].",
+            "joined_along_batch",
+            "joined_along_heads",
+            "shape",
+        ),
+        tied(
+            "Attend to all the keys and values, with the function of 01.1: the new tokens are the "
+            "last T of them. Return the output and the pair (all keys, all values).",
+            "attends_old_only",
+            "attends_new_only",
+            "mask_by_row",
+            "no_mask",
+            "swapped_in_cache",
+            CHUNKS,
+        ),
     ),
     misconceptions=APPEND,
 )
@@ -164,11 +212,27 @@ BYTES_PER_TOKEN = Exercise(
     run=call(*ARGUMENTS, output="bytes"),
     expected=expected_bytes,
     hints=(
-        "What does one token leave behind in one layer, for one kv head? A key and a value of "
-        "head_dim numbers each.",
-        "Multiply by the kv heads (not the query heads) and by the layers. Eight bits are one "
-        "byte; divide at the end, with //.",
-        "Two of the arguments play no part: the hidden size and the number of query heads.",
+        tied(
+            "What does one token leave behind in one layer, for one kv head? A key and a value of "
+            "head_dim numbers each.",
+            "forgets_two",
+            "one_head",
+            "hidden_size",
+        ),
+        tied(
+            "Multiply by the kv heads (not the query heads) and by the layers. Eight bits are one "
+            "byte; divide at the end, with //.",
+            "forgets_layers",
+            "query_heads",
+            "bits",
+            "numbers",
+            "rounds_bits_first",
+            "kibibytes",
+        ),
+        tied(
+            "Two of the arguments play no part: the hidden size and the number of query heads.",
+            "all_heads",
+        ),
     ),
     misconceptions=BYTES,
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
+from grading.hints import tied
 from grading.misconceptions.ch01_decode import DECODE
 from grading.references.counting_model import VOCABULARY, CountingModel, greedy
 
@@ -65,12 +66,36 @@ DECODE_LOOP = Exercise(
     run=run_decode,
     expected=expected_decode,
     hints=(
-        "Make one cache, `model.new_cache(batch, capacity)`, before the loop. The first call "
-        "takes the whole prompt, every later call one new token, always with the same cache.",
-        "`logits_BTV[:, -1]` are the logits of the last position: they tell what comes next. "
-        "`argmax(-1, keepdim=True)` gives the token with the shape [B, 1] that the model takes.",
-        "The pass over the prompt already gives the first new token. So `count` tokens need "
-        "count calls in all: one for the prompt, count - 1 for single tokens.",
+        tied(
+            "Make one cache, `model.new_cache(batch, capacity)`, before the loop. The first call "
+            "takes the whole prompt, every later call one new token, always with the same cache.",
+            "recomputes",
+            "everything_into_the_cache",
+            "new_cache_each_step",
+            "prompt_not_run",
+            "last_prompt_token_twice",
+            "prompt_by_token",
+            "capacity_too_small",
+            ONCE,
+        ),
+        tied(
+            "`logits_BTV[:, -1]` are the logits of the last position: they tell what comes next. "
+            "`argmax(-1, keepdim=True)` gives the token with the shape [B, 1] that the model "
+            "takes.",
+            "first_position",
+            "same_token_again",
+            "first_text_for_all",
+            "least_likely",
+            "shape",
+            "returns",
+        ),
+        tied(
+            "The pass over the prompt already gives the first new token. So `count` tokens need "
+            "count calls in all: one for the prompt, count - 1 for single tokens.",
+            "runs_the_last",
+            "one_too_many",
+            "prompt_included",
+        ),
         "logits = model(prompt_BT, cache); then count times: take the token from the logits, "
         "keep it, and, if it is not the last, logits = model(token_B1, cache). At the end "
         "torch.cat(tokens, 1).",

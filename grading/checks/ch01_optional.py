@@ -9,6 +9,7 @@ import numpy as np
 
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
+from grading.hints import tied
 from grading.misconceptions.ch01_kernel import KERNEL_LINES, KernelLines
 from grading.misconceptions.ch01_online import ONLINE
 from grading.references import ch01 as reference
@@ -78,13 +79,35 @@ ONLINE_SOFTMAX = Exercise(
         "output": Expected(reference.softmax_over_blocks(given["score"], given["value"]), "ND")
     },
     hints=(
-        "Carry three things from block to block, for each row: the largest score so far, the "
-        "sum of the weights, and the weighted sum of the values.",
-        "Weights are exp(score - maximum). When a block brings a larger maximum, all that was "
-        "summed before is too large by one factor: exp(old maximum - new maximum).",
-        "Start the maximum at -inf and both sums at 0. A row that has seen only -inf has the "
-        "maximum -inf; subtract 0 there, or -inf minus -inf gives NaN.",
-        "At the end divide by the sum of the weights, and by 1 where that is 0.",
+        tied(
+            "Carry three things from block to block, for each row: the largest score so far, the "
+            "sum of the weights, and the weighted sum of the values.",
+            "blocks_kept",
+            "blocks_summed",
+            "blocks_averaged",
+            USUAL,
+        ),
+        tied(
+            "Weights are exp(score - maximum). When a block brings a larger maximum, all that was "
+            "summed before is too large by one factor: exp(old maximum - new maximum).",
+            "accumulator_not_rescaled",
+            "denominator_not_rescaled",
+            "nothing_rescaled",
+            "rescale_upside_down",
+            "no_maximum",
+            "newest_maximum",
+        ),
+        tied(
+            "Start the maximum at -inf and both sums at 0. A row that has seen only -inf has the "
+            "maximum -inf; subtract 0 there, or -inf minus -inf gives NaN.",
+            "infinity_minus_infinity",
+            "starts_at_zero",
+            "finite",
+            EDGES,
+        ),
+        tied(
+            "At the end divide by the sum of the weights, and by 1 where that is 0.", "not_divided"
+        ),
     ),
     misconceptions=ONLINE,
     optional=True,
@@ -152,11 +175,28 @@ DECODE_KERNEL = Exercise(
     run=run_kernel,
     expected=expected_kernel,
     hints=(
-        "The first line loads the block's values just as the block's keys were loaded above.",
-        "The second line is exercise 01.5 again: multiply what is there by `rescale`, then add "
-        "this block's weighted sum.",
-        "weight has one number an entry, value one row an entry: weight[:, None] * value, "
-        "summed over the entries, axis=0.",
+        tied(
+            "The first line loads the block's values just as the block's keys were loaded above.",
+            "key_for_value",
+            "first_row_for_all",
+            "no_mask",
+        ),
+        tied(
+            "The second line is exercise 01.5 again: multiply what is there by `rescale`, then add "
+            "this block's weighted sum.",
+            "not_rescaled",
+            "last_block_only",
+            "new_part_rescaled_too",
+            "divided_in_the_loop",
+        ),
+        tied(
+            "weight has one number an entry, value one row an entry: weight[:, None] * value, "
+            "summed over the entries, axis=0.",
+            "unweighted",
+            "score_for_weight",
+            "wrong_axis",
+            "shape",
+        ),
     ),
     misconceptions=KERNEL_LINES,
     optional=True,

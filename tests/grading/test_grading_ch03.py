@@ -150,3 +150,35 @@ def test_a_passed_update_is_what_the_model_does():
     _, mixes = hyper.read(copies)
     new, _ = solved["03.4"](copies, found, *mixes)
     torch.testing.assert_close(new, hyper.write(copies, mixes, found), rtol=0, atol=1e-5)
+
+
+def test_a_passed_sinkhorn_goes_into_a_model(tmp_path, monkeypatch, capsys):
+    """my_parts() hands it on, the model calls it, and says the same words as before."""
+    from grading import my_parts, progress
+    from tinymodels.presets import tiny_v4, tiny_v4_1
+    from tinymodels.transformer import Transformer
+
+    source = (
+        "# name: sinkhorn\nCALLS = []\n\ndef sinkhorn(logits, iterations, eps):\n"
+        "    CALLS.append(iterations)\n    matrix = logits.softmax(-1) + eps\n"
+        "    matrix = matrix / (matrix.sum(-2, keepdim=True) + eps)\n"
+        "    for _ in range(iterations - 1):\n"
+        "        matrix = matrix / (matrix.sum(-1, keepdim=True) + eps)\n"
+        "        matrix = matrix / (matrix.sum(-2, keepdim=True) + eps)\n    return matrix\n"
+    )
+    progress.keep_source("03.3", source)
+    parts = my_parts()
+    assert "sinkhorn: yours, from exercise 03.3" in capsys.readouterr().out
+    assert parts.own() == ("sinkhorn",)
+    tokens_BT = torch.arange(1, 12)[None]
+    for config in (tiny_v4(), tiny_v4_1()):
+        mine, plain = Transformer(config, parts).double(), Transformer(config).double()
+        for model in (mine, plain):
+            for i, p in enumerate(model.parameters()):
+                draw = torch.Generator().manual_seed(i)
+                p.data += 0.1 * torch.randn(p.shape, generator=draw, dtype=p.dtype)
+        with torch.no_grad():
+            gap = (mine(tokens_BT) - plain(tokens_BT)).abs().max()
+        assert gap < 1e-9
+        assert parts.sinkhorn.__globals__["CALLS"]
+        parts.sinkhorn.__globals__["CALLS"].clear()

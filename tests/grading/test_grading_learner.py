@@ -212,3 +212,40 @@ def test_a_chapter_brings_its_own_parts_and_equivalents(capsys, monkeypatch):
     assert "swiglu: yours, from exercise 04.9" in capsys.readouterr().out
     assert "01.1" in equivalents.EQUIVALENT
     assert [e.id for e in checks.EXERCISES] == sorted(e.id for e in checks.EXERCISES)
+
+
+def test_a_hint_is_about_what_failed_and_no_hint_comes_twice():
+    """After a failed check the tied hint; then the others in order; then the last again."""
+    result = check("01.1", lambda q, k, v: torch.zeros_like(q))  # no mistake that has a name
+    assert result.misconception is None and "gives a hint" in str(result.message)
+
+    def unscaled(query, key, value):
+        T, S = query.shape[1], key.shape[1]
+        later = torch.arange(S) > torch.arange(S - T, S)[:, None]
+        score = torch.einsum("bthd,bshd->bhts", query, key).masked_fill(later, float("-inf"))
+        return torch.einsum("bhts,bshd->bthd", score.softmax(-1), value)
+
+    result = check("01.1", unscaled)
+    assert result.misconception == "no_scale"
+    assert result.message.endswith('hint("01.1", 2) is about this.')
+    steps = [str(hint("01.1")).split(":")[0].split()[2] for _ in range(5)]
+    assert steps == ["2", "1", "3", "4", "4"]
+    check("01.1", lambda query, key, value: unscaled(query, key, value)[..., :-1])
+    assert str(hint("01.1")).startswith("01.1, hint 4"), "all are open: the last one again"
+
+
+def test_every_tie_of_a_hint_names_something_that_can_fail():
+    from grading.checks import EXERCISES
+    from grading.hints import hint_for
+    from grading.judge import STAGES
+
+    for exercise in EXERCISES:
+        names = {mistake.name for mistake in exercise.misconceptions}
+        names |= {part.name for part in exercise.parts} | set(STAGES)
+        for text in exercise.hints:
+            assert set(getattr(text, "about", ())) <= names, (exercise.id, text)
+    for exercise in EXERCISES:
+        if exercise.id[:2] in ("00", "01"):
+            untied = [m.name for m in exercise.misconceptions
+                      if hint_for(exercise.hints, [m.name]) is None]  # fmt: skip
+            assert not untied, (exercise.id, untied)
