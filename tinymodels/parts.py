@@ -24,12 +24,19 @@ def reference_swiglu(gate, up, limit=None):
     return swiglu(gate, up, limit)
 
 
+def reference_sinkhorn(logits_BTNN, iterations, eps):
+    from .residual import sinkhorn
+
+    return sinkhorn(logits_BTNN, iterations, eps)
+
+
 @dataclass(frozen=True)
 class Parts:
     """One field a piece; the default is the reference."""
 
     attention: Callable = reference_attention
     swiglu: Callable = reference_swiglu
+    sinkhorn: Callable = reference_sinkhorn
 
     def own(self) -> tuple[str, ...]:
         """The names of the pieces that are not the reference."""

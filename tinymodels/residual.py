@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .config import HyperConnections
+from .parts import Parts
 
 KERNEL_COPIES = 4  # the most copies that the kernel holds
 FEW = 64  # up to so many tokens Sinkhorn works on one small matrix product a turn
@@ -73,10 +74,13 @@ class Hyper(nn.Module):
     norm_eps: of the RMS that the flattened copies are divided by.
     """
 
-    def __init__(self, width: int, config: HyperConnections, norm_eps: float):
+    def __init__(
+        self, width: int, config: HyperConnections, norm_eps: float, parts: Parts | None = None
+    ):
         super().__init__()
         n = config.copies
-        self.config, self.norm_eps = config, norm_eps
+        self.config, self.norm_eps, self.parts = config, norm_eps, parts or Parts()
+        self.kernel_may_write = n <= KERNEL_COPIES and "sinkhorn" not in self.parts.own()
         self.fn = nn.Parameter(torch.zeros((2 + n) * n, n * width))
         self.base = nn.Parameter(torch.zeros((2 + n) * n))
         self.scale = nn.Parameter(torch.ones(3))
@@ -90,7 +94,8 @@ class Hyper(nn.Module):
         base, scale = self.base.to(flat.dtype), self.scale.to(flat.dtype)
         raw = torch.addcmul(base, flat, scale[self.part])
         pre, post, comb = raw.split([n, n, n * n], dim=-1)
-        comb_BTNN = sinkhorn(comb.unflatten(-1, (n, n)), self.config.sinkhorn_iterations, eps)
+        logits_BTNN = comb.unflatten(-1, (n, n))
+        comb_BTNN = self.parts.sinkhorn(logits_BTNN, self.config.sinkhorn_iterations, eps)
         return Mixes(pre.sigmoid() + eps, 2 * post.sigmoid(), comb_BTNN)
 
     def read(self, copies_BTNX: Float[Tensor, "B T N X"]):
@@ -112,7 +117,7 @@ class SinglePassHyper(Hyper):
     def write(self, stream: Carried, _kept, found_BTX, following=None) -> Carried:
         """following: the next sublayer's residual, if the kernel is to write: it needs that one's
         fn, so that the copies are read once and written once. None: plain torch."""
-        if following is not None and self.config.copies <= KERNEL_COPIES:
+        if following is not None and self.kernel_may_write:
             return self._write_ahead(stream, found_BTX, following)
         mixes = self.mixes(stream.copies_BTNX)
         copies_BTNX = spread_and_mix(stream.copies_BTNX, mixes, found_BTX)
@@ -143,11 +148,13 @@ class SinglePassHyper(Hyper):
         return ahead
 
 
-def build_residual(width: int, config: HyperConnections | None, norm_eps: float) -> nn.Module:
+def build_residual(
+    width: int, config: HyperConnections | None, norm_eps: float, parts: Parts | None = None
+) -> nn.Module:
     """The residual of one sublayer."""
     if config is None:
         return Plain()
-    return (SinglePassHyper if config.single_pass else Hyper)(width, config, norm_eps)
+    return (SinglePassHyper if config.single_pass else Hyper)(width, config, norm_eps, parts)
 
 
 # ---------------------------------------------------------------- both ends of the stream

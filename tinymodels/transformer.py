@@ -72,10 +72,10 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int, parts: Parts):
         super().__init__()
         width, eps = config.width, config.norm_eps
-        self.attention_residual = build_residual(width, config.residual, eps)
+        self.attention_residual = build_residual(width, config.residual, eps, parts)
         self.attention_norm = RMSNorm(width, eps)
         self.attention = build_attention(config, layer, parts)
-        self.ffn_residual = build_residual(width, config.residual, eps)
+        self.ffn_residual = build_residual(width, config.residual, eps, parts)
         self.ffn_norm = RMSNorm(width, eps)
         self.ffn = build_ffn(config, layer, parts)
 
