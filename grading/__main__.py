@@ -9,6 +9,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grading.audit import Audit
 
 COMMANDS = ("run", "batch", "report", "points", "audit", "status")
 
@@ -175,19 +179,33 @@ def _points(options: argparse.Namespace) -> int:
 def _audit(options: argparse.Namespace) -> int:
     from grading.audit import audit
 
-    bad = 0
+    bad, every = 0, []
     for found in audit(full=options.full):
-        line = f"{found.id}  {found.mistakes} named mistakes"
-        if found.mutants:
-            line += f", {found.killed} of {found.mutants} mutants rejected"
-        if found.unavailable:
-            line = f"{found.id}  unavailable: {found.unavailable}"
-        print(f"{line}{'' if not found.problems else '  FAILED'}", flush=True)
-        for text in (*found.problems, *(f"survives: {s}" for s in found.survivors)):
-            print(f"      {text}")
+        every.append(found)
         bad += bool(found.problems)
+        print("\n".join(_audit_lines(found)), flush=True)
+    killed, mutants = sum(a.killed for a in every), sum(a.mutants for a in every)
+    named, known = sum(a.mistakes for a in every), sum(a.recognised for a in every)
+    total = f"in all: {known} of {named} named mistakes"
+    print(total + (f", {killed} of {mutants} mutants rejected" if mutants else ""))
     print("all checks hold" if not bad else f"{bad} exercises have checks that do not hold")
     return 1 if bad else 0
+
+
+def _audit_lines(found: Audit) -> list[str]:
+    """The rates of one exercise, then what is wrong with it and which mutants survive."""
+    if found.unavailable:
+        return [f"{found.id}  unavailable: {found.unavailable}"]
+    line = f"{found.id}  {found.recognised} of {found.mistakes} named mistakes under their own name"
+    if found.mutants:
+        rate = 100 * found.kill_rate
+        line += f", {rate:.0f} % of mutants rejected ({found.killed} of {found.mutants})"
+    return [
+        line + ("  FAILED" if found.problems else ""),
+        *(f"      {text}" for text in found.problems),
+        *(f"      survives: {text}" for text in found.survivors),
+        *(f"      no mistake: {text}" for text in found.equivalent),
+    ]
 
 
 def _can_write(path: Path | None) -> None:

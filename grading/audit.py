@@ -14,7 +14,7 @@ from typing import Any
 from grading.course_notebook import Course, CourseCell, answers, execute
 from grading.draw import CHECK_SEEDS, student_seeds
 from grading.equivalents import EQUIVALENT
-from grading.exercise import Exercise
+from grading.exercise import Exercise, Misconception
 from grading.mutants import Mutant, mutants
 from grading.verdict import assess, passes
 
@@ -31,9 +31,15 @@ class Audit:
     mistakes: int
     problems: tuple[str, ...]
     killed: int = 0
-    mutants: int = 0
+    mutants: int = 0  # without those that are no mistake
     survivors: tuple[str, ...] = ()
     unavailable: str = ""
+    recognised: int = 0  # named mistakes rejected under their own name, with their own message
+    equivalent: tuple[str, ...] = ()  # mutants that rightly pass, each with the reason
+
+    @property
+    def kill_rate(self) -> float:
+        return self.killed / self.mutants if self.mutants else 1.0
 
 
 def audit(course: Course | None = None, full: bool = False) -> Iterator[Audit]:
@@ -62,31 +68,47 @@ def audit_exercise(exercise: Exercise, solution: Any, stub: Any, students: int) 
             problems.append(f"the solution does not pass on the seeds of {who}: {result.message}")
     if (result := assess(exercise, stub, CHECK_SEEDS)).status != "not_attempted":
         problems.append(f"the untouched stub is {result.status}, not not_attempted")
-    for mistake in exercise.misconceptions:
-        result = assess(exercise, mistake.answer, CHECK_SEEDS)
-        if result.status == "passed":
-            problems.append(f"the mistake {mistake.name} passes")
-        elif result.misconception != mistake.name:
-            problems.append(f"the mistake {mistake.name} is taken for {result.misconception}")
-    return Audit(exercise.id, exercise.title, len(exercise.misconceptions), tuple(problems))
+    mistakes = exercise.misconceptions
+    wrongly_taken = [text for mistake in mistakes if (text := _not_recognised(exercise, mistake))]
+    return Audit(
+        exercise.id, exercise.title, len(mistakes), (*problems, *wrongly_taken),
+        recognised=len(mistakes) - len(wrongly_taken),
+    )  # fmt: skip
+
+
+def _not_recognised(exercise: Exercise, mistake: Misconception) -> str:
+    """What is wrong with how the check takes a named mistake; "" where all is well."""
+    result = assess(exercise, mistake.answer, CHECK_SEEDS)
+    if result.status == "passed":
+        return f"the mistake {mistake.name} passes"
+    if result.misconception != mistake.name:
+        return f"the mistake {mistake.name} is taken for {result.misconception}"
+    if [m.message for m in exercise.misconceptions].count(mistake.message) > 1:
+        return f"the mistake {mistake.name} has the message of another"
+    if not result.message.startswith(mistake.message):
+        return f"the mistake {mistake.name} is rejected without its message"
+    return ""
 
 
 def _with_mutants(found: Audit, exercise: Exercise, cells: tuple[CourseCell, ...]) -> Audit:
     quick = replace(exercise, seconds=MUTANT_SECONDS)
     equal = EQUIVALENT.get(exercise.id, {})
-    killed, survivors = 0, []
+    killed, survivors, no_mistake = 0, [], []
     for mutant, answer in mutated_answers(exercise.id, cells):
         if answer is None or not passes(quick, answer, CHECK_SEEDS):
             killed += 1
-        elif mutant.change not in equal:
+        elif mutant.change in equal:
+            no_mistake.append(f"line {mutant.line}: {mutant.change}  ({equal[mutant.change]})")
+        else:
             survivors.append(f"line {mutant.line}: {mutant.change}")
     total = killed + len(survivors)
     problems = found.problems
     if total and killed / total < KILL_RATE:
         problems += (f"only {killed} of {total} mutants are rejected",)
     return replace(
-        found, killed=killed, mutants=total, survivors=tuple(survivors), problems=problems
-    )
+        found, killed=killed, mutants=total, survivors=tuple(survivors), problems=problems,
+        equivalent=tuple(no_mistake),
+    )  # fmt: skip
 
 
 def mutated_answers(id: str, cells: tuple[CourseCell, ...]) -> Iterator[tuple[Mutant, Any]]:

@@ -94,8 +94,30 @@ def test_the_audit_with_mutants_holds(capsys):
     assert main(["audit", "--full"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "all checks hold"
-    told = sum("mutants rejected" in line or "unavailable" in line for line in lines)
-    assert told == len(EXERCISES)
+    told = [line for line in lines if "% of mutants rejected" in line or "unavailable" in line]
+    assert len(told) == len(EXERCISES)
+    assert any(line.startswith("      no mistake: ") and line.endswith(")") for line in lines)
+
+
+def test_the_audit_says_how_many_and_which(monkeypatch, capsys):
+    from grading import audit
+
+    good = audit.Audit("90.1", "t", 9, (), killed=19, mutants=20, survivors=("line 3: 1  ->  2",),
+                       recognised=9, equivalent=("line 4: 0  ->  1  (why)",))  # fmt: skip
+    weak = audit.Audit("90.2", "t", 5, ("the mistake x passes",), recognised=4)
+    away = audit.Audit("90.3", "t", 0, (), unavailable="no telescope")
+    monkeypatch.setattr(audit, "audit", lambda full: [good, weak, away])
+    assert main(["audit"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "90.1  9 of 9 named mistakes under their own name, 95 % of mutants rejected (19 of 20)",
+        "      survives: line 3: 1  ->  2",
+        "      no mistake: line 4: 0  ->  1  (why)",
+        "90.2  4 of 5 named mistakes under their own name  FAILED",
+        "      the mistake x passes",
+        "90.3  unavailable: no telescope",
+        "in all: 13 of 14 named mistakes, 19 of 20 mutants rejected",
+        "1 exercises have checks that do not hold",
+    ]
 
 
 def test_status_is_printed(capsys):

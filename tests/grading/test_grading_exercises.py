@@ -121,6 +121,10 @@ def test_the_audit_finds_a_check_that_is_too_weak(solutions, stubs):
     assert any("harmless passes" in text for text in problems)
     assert any("twin is taken for forgets_two" in text for text in problems)
     assert audit_exercise(exercise, stub, solution, students=0).problems
+    first, second, *others = exercise.misconceptions
+    same_words = replace(exercise, misconceptions=(first, replace(second, message=first.message)))
+    found = audit_exercise(same_words, solution, stub, students=0)
+    assert found.recognised == 0 and "the message of another" in found.problems[0]
 
 
 @pytest.mark.parametrize("id", ["00.1", "01.2", "01.3", "01.4"])
