@@ -30,6 +30,16 @@ def reference_sinkhorn(logits_BTNN, iterations, eps):
     return sinkhorn(logits_BTNN, iterations, eps)
 
 
+def reference_block(x_BTX, attention, ffn, attention_weight_X, ffn_weight_X, eps):
+    """A pre-norm layer around one plain stream. `Block` does the same; it asks this part only
+    where it is somebody's own, and where there are no copies of the stream (mHC)."""
+    from torch.nn.functional import rms_norm
+
+    size = x_BTX.shape[-1:]
+    x_BTX = x_BTX + attention(rms_norm(x_BTX, size, attention_weight_X, eps))
+    return x_BTX + ffn(rms_norm(x_BTX, size, ffn_weight_X, eps))
+
+
 @dataclass(frozen=True)
 class Parts:
     """One field a piece; the default is the reference."""
@@ -37,6 +47,7 @@ class Parts:
     attention: Callable = reference_attention
     swiglu: Callable = reference_swiglu
     sinkhorn: Callable = reference_sinkhorn
+    block: Callable = reference_block
 
     def own(self) -> tuple[str, ...]:
         """The names of the pieces that are not the reference."""

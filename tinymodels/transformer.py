@@ -78,8 +78,12 @@ class Block(nn.Module):
         self.ffn_residual = build_residual(width, config.residual, eps, parts)
         self.ffn_norm = RMSNorm(width, eps)
         self.ffn = build_ffn(config, layer, parts)
+        own = config.residual is None and "block" in parts.own()
+        self.own_block = parts.block if own else None
 
     def forward(self, stream: Stream, step: Step, cache=None):
+        if self.own_block is not None:
+            return self._through_own_block(stream, step, cache)
         x_BTX, kept = self.attention_residual.read(stream)
         impl = step.impl(x_BTX)
         found_BTX, step = self.attention(self.attention_norm(x_BTX), step, cache)
@@ -90,6 +94,22 @@ class Block(nn.Module):
         found_BTX = self.ffn(self.ffn_norm(x_BTX), *asks)
         following = step.following if impl == "triton" else None
         return self.ffn_residual.write(stream, kept, found_BTX, following), step
+
+    def _through_own_block(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache):
+        """The same layer by a learner's function (`Parts.block`)."""
+        asks = (step.tokens_BT, step.impl(x_BTX)) if isinstance(self.ffn, MoEFeedForward) else ()
+        steps = [step]
+
+        def attention(x_BTX):
+            found_BTX, later = self.attention(x_BTX, step, cache)
+            steps.append(later)
+            return found_BTX
+
+        weights = self.attention_norm.weight, self.ffn_norm.weight
+        x_BTX = self.own_block(
+            x_BTX, attention, lambda x_BTX: self.ffn(x_BTX, *asks), *weights, self.ffn_norm.eps
+        )
+        return x_BTX, steps[-1]
 
     def publish(self, stream: Stream, step: Step, cache=None) -> Step:
         """Only what later layers read of this one's entries (CSA2, mode full)."""

@@ -169,5 +169,11 @@ PATCHED_RUN = Exercise(
 
 EXERCISES = (PRE_NORM_BLOCK, PATCHED_RUN, SINKHORN, UPDATE, TRAFFIC)
 
-PARTS = {"03.3": ("sinkhorn", lambda mine: mine)}  # the signature is the model's own
+
+def _as_it_is(mine: Any) -> Any:
+    """The exercise has the signature of the model's own function."""
+    return mine
+
+
+PARTS = {"03.1": ("block", _as_it_is), "03.3": ("sinkhorn", _as_it_is)}
 EQUIVALENT = {"03.3": {"-2  ->  +2": "of four axes, axis 2 is axis -2"}}

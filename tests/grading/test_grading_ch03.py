@@ -152,6 +152,43 @@ def test_a_passed_update_is_what_the_model_does():
     torch.testing.assert_close(new, hyper.write(copies, mixes, found), rtol=0, atol=1e-5)
 
 
+def test_a_passed_block_goes_into_a_model(capsys):
+    """With a cache and without, dense and with experts."""
+    from grading import my_parts, progress
+    from tinymodels.parts import Parts, reference_block
+    from tinymodels.presets import tiny_v1, tiny_v3, tiny_v4
+    from tinymodels.transformer import Transformer
+
+    solution = answers(COURSE, NOTEBOOK, "solution")["03.1"]
+    calls = []
+
+    def mine(*given):
+        calls.append(1)
+        return solution(*given)
+
+    source = "# name: block\nfrom tinymodels.parts import reference_block as block\n"
+    progress.keep_source("03.1", source)
+    assert my_parts().block is reference_block
+    assert "block: yours, from exercise 03.1" in capsys.readouterr().out
+    tokens_BT = torch.arange(1, 12)[None].repeat(2, 1)
+    for config in (tiny_v1(layers=3), tiny_v3()):
+        own, plain = (Transformer(config, p).double() for p in (Parts(block=mine), Parts()))
+        for model in (own, plain):
+            for i, p in enumerate(model.parameters()):
+                draw = torch.Generator().manual_seed(i)
+                p.data += 0.1 * torch.randn(p.shape, generator=draw, dtype=p.dtype)
+        with torch.no_grad():
+            wanted = plain(tokens_BT)
+            assert (own(tokens_BT) - wanted).abs().max() < 1e-9
+        assert len(calls) == len(config)
+        cache = own.float().new_cache(2, 11, "float32")
+        steps = [own(part, cache) for part in tokens_BT.split([4, 6, 1], dim=1)]
+        assert (torch.cat(steps, 1) - wanted).abs().max() < 1e-4
+        calls.clear()
+    Transformer(tiny_v4(), Parts(block=mine))(tokens_BT)  # four copies: the model's own layers
+    assert not calls
+
+
 def test_a_passed_sinkhorn_goes_into_a_model(tmp_path, monkeypatch, capsys):
     """my_parts() hands it on, the model calls it, and says the same words as before."""
     from grading import my_parts, progress
