@@ -346,6 +346,9 @@ plot.show(fig, alt="Without upper FFNs fixed facts fall and given ones stay; wit
           "attention both fall.")
 
 # %% [markdown]
+# Seeds differ in how well they answer as a whole, so look at what each cut *changes*.
+# Every seed tells the same story.
+#
 # **What this shows, and what not.** It shows that the upper FFNs are needed for what
 # training fixed, and not for what the text gives; and that a look back is needed for
 # what the text gives, and not for what training fixed. It does not show that a fact
