@@ -3,8 +3,8 @@
     y = sum over the k chosen experts e of  weight_e W_down,e (silu(W_gate,e x) * W_up,e x)
 
 Each kind of matrix is one parameter for all experts, stacked: gate_up [E, 2 F, X] (an expert's
-W_gate above its W_up) and down [E, X, F]. So one token's k experts are one product, and many
-tokens need two products an expert, however they are spread.
+W_gate above its W_up) and down [E, X, F]. So many tokens need two products an expert, however
+they are spread, and a kernel finds all experts in one place.
 """
 
 import torch
@@ -52,17 +52,18 @@ class Experts(nn.Module):
             return moe_experts(
                 x_nX, experts_nk, weights_nk, gate_EFX, up_EFX, self.down, limit=self.limit
             )
-        few = experts_nk.numel() <= len(self)
-        said_nkX = (self._each_alone if few else self._sorted)(x_nX, experts_nk)
+        if not len(x_nX):
+            return x_nX
+        said_nkX = (self._one_token if len(x_nX) == 1 else self._sorted)(x_nX, experts_nk)
         return (weights_nk.unsqueeze(-1) * said_nkX).sum(dim=1)
 
-    def _each_alone(self, x_nX: Tensor, experts_nk: Tensor) -> Float[Tensor, "n k X"]:
-        """For few choices: each takes a copy of its expert's matrices, and all run at once."""
-        chosen = experts_nk.flatten()
-        x_c1X = x_nX.repeat_interleave(experts_nk.shape[1], dim=0).unsqueeze(1)
-        hidden_c1F = self._inner(x_c1X @ self.gate_up.index_select(0, chosen).mT)
-        said_c1X = hidden_c1F @ self.down.index_select(0, chosen).mT
-        return said_c1X.squeeze(1).unflatten(0, experts_nk.shape)
+    def _one_token(self, x_1X: Tensor, experts_1k: Tensor) -> Float[Tensor, "1 k X"]:
+        """A token alone: its experts one by one, each read where it lies."""
+        said = []
+        for expert in experts_1k[0].tolist():
+            hidden_1F = self._inner(F.linear(x_1X, self.gate_up[expert]))
+            said.append(F.linear(hidden_1F, self.down[expert]))
+        return torch.stack(said, dim=1)
 
     def _sorted(self, x_nX: Tensor, experts_nk: Tensor) -> Float[Tensor, "n k X"]:
         """For many: the choices are sorted by expert, each expert that was chosen runs once on

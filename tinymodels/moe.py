@@ -128,8 +128,7 @@ class Router(nn.Module):
     ) -> Routing:
         """Errors: ValueError where a table chooses and the token ids are missing, misshapen or
         outside the vocabulary."""
-        wide = torch.float64 if x_BTX.dtype == torch.float64 else torch.float32
-        logits_BTE = F.linear(x_BTX.to(wide), self.gate.weight.to(wide))
+        logits_BTE = F.linear(_wide(x_BTX), _wide(self.gate.weight))
         scores_BTE = scores(logits_BTE, self.config.scoring)
         if self.table is None:
             experts_BTk = choose(scores_BTE.detach(), self.config, self.bias)
@@ -158,6 +157,11 @@ class Router(nn.Module):
             if low < 0 or high >= vocab:
                 raise ValueError(f"token ids run from {low} to {high}; the table has {vocab} rows")
         return self.table[token_ids_BT]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """x in float32 at least."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def first_table(config: MoE, vocab: int | None) -> Int[Tensor, "V k"]:

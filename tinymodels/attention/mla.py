@@ -167,20 +167,17 @@ class MLA(nn.Module):
     def _absorbed(self, query: Query, rows: Rows, visible_BTS) -> Float[Tensor, "B H T D"]:
         nope_BHTD, rope_BHTR = (x.transpose(1, 2) for x in query)
         latent_BSC, (up_k_HDC, up_v_HDC) = rows["latent"], self.up_projections()
-        score_BHTS = every_head(nope_BHTD @ up_k_HDC, latent_BSC.mT)
-        score_BHTS = (score_BHTS + every_head(rope_BHTR, rows["rope"].mT)) * self.scale
+        # Rows are the same for all heads, so heads and tokens (h) are the rows of one product.
+        query_BhC, rope_BhR = (nope_BHTD @ up_k_HDC).flatten(1, 2), rope_BHTR.flatten(1, 2)
+        score_BhS = torch.baddbmm(
+            rope_BhR @ rows["rope"].mT, query_BhC, latent_BSC.mT, beta=self.scale, alpha=self.scale
+        )
         if visible_BTS is None:
-            weight_BHTS = score_BHTS.softmax(-1)
+            weight_BhS = score_BhS.softmax(-1)
         else:
-            weight_BHTS = masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3))
-        return every_head(weight_BHTS, latent_BSC) @ up_v_HDC.mT
-
-
-def every_head(
-    x_BHTi: Float[Tensor, "B H T i"], shared_Bij: Float[Tensor, "B i j"]
-) -> Float[Tensor, "B H T j"]:
-    """x @ shared, the same matrix for every head: one product with H T rows."""
-    return (x_BHTi.flatten(1, 2) @ shared_Bij).unflatten(1, x_BHTi.shape[1:3])
+            score_BHTS = score_BhS.unflatten(1, nope_BHTD.shape[1:3])
+            weight_BhS = masked_softmax(score_BHTS, visible_BTS.unsqueeze(-3)).flatten(1, 2)
+        return (weight_BhS @ latent_BSC).unflatten(1, nope_BHTD.shape[1:3]) @ up_v_HDC.mT
 
 
 def in_order(new: int, entries: int, device=None) -> Bool[Tensor, "T S"]:
