@@ -17,16 +17,15 @@ takes its answer. What `read` learned and `write` needs goes through the caller'
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from .config import HyperConnections
+from .mixing import project_flat, wide
+from .mixing import sinkhorn as sinkhorn
 from .parts import Parts
 
 KERNEL_COPIES = 4  # the most copies that the kernel holds
-FEW = 64  # up to so many tokens Sinkhorn works on one small matrix product a turn
 
 
 class Mixes(NamedTuple):
@@ -167,7 +166,7 @@ def open_stream(x_BTX: Float[Tensor, "B T X"], config: HyperConnections | None) 
     copies_BTNX = x_BTX.unsqueeze(-2).expand(*x_BTX.shape[:-1], config.copies, -1)
     if not config.single_pass:
         return copies_BTNX
-    pre_BTN = torch.zeros(copies_BTNX.shape[:-1], dtype=_wide(x_BTX), device=x_BTX.device)
+    pre_BTN = torch.zeros(copies_BTNX.shape[:-1], dtype=wide(x_BTX), device=x_BTX.device)
     pre_BTN[..., 0] = 1
     return Carried(copies_BTNX, pre_BTN)
 
@@ -224,96 +223,6 @@ def build_fold(width: int, config: HyperConnections | None, norm_eps: float) -> 
 # ---------------------------------------------------------------- arithmetic
 
 
-def project_flat(
-    copies_BTNX: Float[Tensor, "B T N X"], fn_MF: Float[Tensor, "M NX"], eps: float
-) -> Float[Tensor, "B T M"]:
-    """fn times all copies laid end to end, divided by their RMS."""
-    flat = copies_BTNX.flatten(-2).to(_wide(copies_BTNX))
-    length_BT1 = torch.linalg.vector_norm(flat, dim=-1, keepdim=True)
-    rms_BT1 = torch.sqrt(length_BT1.square() / flat.shape[-1] + eps)
-    return F.linear(flat, fn_MF.to(flat.dtype)) / rms_BT1
-
-
-def sinkhorn(
-    logits_BTNN: Float[Tensor, "B T N N"], iterations: int, eps: float
-) -> Float[Tensor, "B T N N"]:
-    """A matrix whose rows and columns add up to 1, nearly: softmax the rows, then normalise
-    columns and rows in turns, columns last (Sinkhorn and Knopp, 1967).
-
-    Each turn divides by a sum plus eps. All turns together only scale rows and columns, so just
-    these factors are kept: comb = diag(1 / row) start diag(1 / column). With them a turn is two
-    small operations: a new sum is start times the other side's factors, and eps a share of the
-    old one.
-    """
-    logits_nNN = logits_BTNN.flatten(0, -3)
-    if len(logits_nNN) > FEW:
-        start_NNn = logits_nNN.permute(1, 2, 0).contiguous().softmax(1) + eps
-        comb_NNn = _BalanceMany.apply(start_NNn, iterations, eps)
-        return comb_NNn.permute(2, 0, 1).contiguous().view_as(logits_BTNN)
-    start_nNN = logits_nNN.softmax(-1) + eps
-    turned_nNN = start_nNN.transpose(-1, -2)
-    row = column = scale_row = start_nNN.new_ones(*start_nNN.shape[:2], 1)
-    for i in range(iterations):
-        if i > 0:
-            row = torch.baddbmm(row, start_nNN, scale_column, beta=eps)
-            scale_row = row.reciprocal()
-        column = torch.baddbmm(column, turned_nNN, scale_row, beta=eps)
-        scale_column = column.reciprocal()
-    return (scale_row * start_nNN * scale_column.transpose(-1, -2)).view_as(logits_BTNN)
-
-
-class _BalanceMany(torch.autograd.Function):
-    """The same turns for many tokens at once, tokens last: sums run over the small axes, and all
-    tokens side by side. Only the factors of each turn are kept for the gradient."""
-
-    @staticmethod
-    def forward(ctx, start_NNn, iterations, eps):
-        row_Nn = torch.ones_like(start_NNn[0])
-        column_Nn = start_NNn.sum(0) + eps
-        rows, columns = [row_Nn], [column_Nn.reciprocal()]  # as factors: one over the sums
-        for _ in range(iterations - 1):
-            row_Nn = _times(start_NNn, columns[-1]).add_(row_Nn, alpha=eps)
-            rows.append(row_Nn.reciprocal())
-            column_Nn = _times(start_NNn.transpose(0, 1), rows[-1]).add_(column_Nn, alpha=eps)
-            columns.append(column_Nn.reciprocal())
-        ctx.save_for_backward(start_NNn, *rows, *columns)
-        ctx.eps = eps
-        return start_NNn * rows[-1].unsqueeze(1) * columns[-1]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_NNn):
-        """The turns in reverse: to_x is the gradient of x. A turn that took a sum of `start` times
-        factors gives `start` their outer product with the gradient of the sum."""
-        start_NNn, *factors = ctx.saved_tensors
-        grad_NNn = grad_NNn.contiguous()
-        turned_NNn, eps = start_NNn.transpose(0, 1), ctx.eps
-        rows, columns = factors[: len(factors) // 2], factors[len(factors) // 2 :]
-        row, column = rows.pop(), columns.pop()
-        weighed_NNn = grad_NNn * start_NNn  # by the factor of a row, and by that of a column
-        to_row = _times(weighed_NNn, column).mul_(row.square()).neg_()
-        to_column = _times(weighed_NNn.transpose(0, 1), row).mul_(column.square()).neg_()
-        to_start_NNn = grad_NNn * row.unsqueeze(1) * column
-        numbers = torch.finfo(grad_NNn.dtype)
-        least, none = 16 * numbers.eps * to_column.abs().max(), 1e8 * numbers.tiny
-        while columns and to_column.abs().max() > least:
-            to_column = F.hardshrink(to_column, none)
-            to_start_NNn.addcmul_(row.unsqueeze(1), to_column)
-            to_row = to_row.addcmul_(_times(start_NNn, to_column), row.square(), value=-1)
-            to_column = to_column * eps
-            row, column = rows.pop(), columns.pop()
-            to_start_NNn.addcmul_(to_row.unsqueeze(1), column)
-            to_column.addcmul_(_times(turned_NNn, to_row), column.square(), value=-1)
-            to_row = to_row * eps
-        to_start_NNn.addcmul_(row.unsqueeze(1), to_column)
-        return to_start_NNn, None, None
-
-
-def _times(matrix_NNn: Tensor, vector_Nn: Tensor) -> Tensor:
-    """Matrix times vector, for every token."""
-    return (matrix_NNn * vector_Nn).sum(1)
-
-
 def weighted_sum(
     weight_BTN: Float[Tensor, "B T N"], copies_BTNX: Float[Tensor, "B T N X"]
 ) -> Float[Tensor, "B T X"]:
@@ -328,7 +237,3 @@ def spread_and_mix(
     share_BTMN = torch.cat([mixes.post_BTN.unsqueeze(-2), mixes.comb_BTNN], dim=-2)
     each_BTMX = torch.cat([found_BTX.unsqueeze(-2), copies_BTNX], dim=-2).to(share_BTMN.dtype)
     return (share_BTMN.transpose(-1, -2) @ each_BTMX).to(copies_BTNX.dtype)
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tinymodels import residual
+from tinymodels import mixing
 from tinymodels.config import HyperConnections
 from tinymodels.presets import tiny_v1, tiny_v4
 from tinymodels.residual import (
@@ -154,7 +154,7 @@ def test_sinkhorn_of_many_tokens_is_that_of_few(monkeypatch, iterations, spread)
     logits, toward = spread * draw(3, 29, N, N, seed=7), draw(3, 29, N, N, seed=8)
     found = []
     for few in (0, 1000):
-        monkeypatch.setattr(residual, "FEW", few)
+        monkeypatch.setattr(mixing, "FEW", few)
         leaf = logits.clone().requires_grad_()
         comb = sinkhorn(leaf, iterations, 1e-6)
         found.append((comb.detach(), *torch.autograd.grad((comb * toward).sum(), leaf)))

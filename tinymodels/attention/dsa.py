@@ -16,7 +16,7 @@ from ..config import Rope
 from ..parts import Parts
 from ..step import Step
 from .indexer import Asked, hadamard, search
-from .mla import MLA, Query, Rows, causal, masked_softmax
+from .mla import MLA, Query, Rows, causal
 from .rope import rotate_by, turn_of_step
 from .seen import FEW_TIMES, choice_rows, chosen
 
@@ -106,6 +106,7 @@ class DSA(MLA):
         @torch.no_grad()
         def share_of(block: slice, entries: int) -> Float[Tensor, "B T S"]:
             score_BHTS = query_BHTD[:, :, block] @ key_BHSD[:, :, :entries].mT * self.scale
-            return masked_softmax(score_BHTS, visible_TS[block, :entries]).mean(dim=1)
+            score_BHTS.masked_fill_(~visible_TS[block, :entries], -torch.inf)
+            return score_BHTS.softmax(-1).mean(dim=1)
 
         return share_of

@@ -27,8 +27,9 @@ def index_scores(
     key_BSD: Float[Tensor, "B S D"],
 ) -> Float[Tensor, "B T S"]:
     """Every query's score of every key, nothing masked."""
-    match_BTIS = torch.einsum("btid,bsd->btis", query_BTID, key_BSD).relu()
-    return torch.einsum("btis,bti->bts", match_BTIS, weight_BTI)
+    match_BMS = query_BTID.flatten(1, 2) @ key_BSD.mT
+    match_BTIS = match_BMS.view(*query_BTID.shape[:3], key_BSD.shape[1]).relu()
+    return (weight_BTI.unsqueeze(2) @ match_BTIS).squeeze(2)
 
 
 def top_k(
