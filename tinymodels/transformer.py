@@ -203,8 +203,9 @@ class Transformer(nn.Module):
 
     def run(self, layers: range, stream: Stream, step: Step, cache: ModelCache | None = None):
         """The stream and the step after these layers."""
+        ahead = self.config.residual is not None and step.kernels != "torch"
         for i in layers:
-            if step.kernels != "torch" and i + 1 < len(self.layers):
+            if ahead and i + 1 < len(self.layers):
                 step = replace(step, following=self.layers[i + 1].attention_residual)
             stream, step = self.layers[i](stream, step, None if cache is None else cache.layers[i])
             if cache is not None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -30,6 +31,15 @@ def test_json_and_table_say_the_same_of_one_run(transformers, capsys, monkeypatc
         assert ratio > 0 and said["ratios"][name] == pytest.approx(ratio)
         assert f"{ratio:.2f}x" in bench.table(run)
     assert said["versions"]["transformers"] == transformers.__version__
+
+
+def test_the_clock_can_be_that_of_the_processor(transformers, monkeypatch):
+    calls = []
+    monkeypatch.setitem(bench.CLOCKS, "cpu", lambda: calls.append(0) or float(len(calls)))
+    made = bench.compare(13, 3, 1, "cpu")
+    assert made.clock == "cpu" and "tokens a CPU second" in bench.table(made)
+    assert (made.ours.prefill, made.theirs.decode) == (13, 1)  # one tick a pass
+    assert "CPU second" not in bench.table(replace(made, clock="wall"))
 
 
 def test_other_weights_are_no_comparison(transformers, capsys, monkeypatch):
@@ -67,6 +77,7 @@ def test_without_transformers(capsys, monkeypatch):
         (["--new", "x"], "'x' must be"),
         (["--context", "4090"], "at most 4096 tokens"),
         (["--fast"], "--fast"),
+        (["--clock", "sun"], "sun"),
     ],
 )
 def test_bad_arguments(arguments, message, capsys):
