@@ -1,4 +1,4 @@
-"""python -m kernels check | compile | bench. Exit code 0 done, 1 a check failed, 2 usage."""
+"""python -m kernels check | compile | bench | gpu. Exit code 0 done, 1 a check failed, 2 usage."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     compiling = commands.add_parser("compile", help="compile for a GPU; none is needed")
     compiling.add_argument("--target", required=True, help="sm_80, sm_90, sm_100, sm_120, gfx942")
     timing = commands.add_parser("bench", help="speed against the card's limits; needs a GPU")
+    everything = commands.add_parser("gpu", help="all that only a GPU can answer, in one go")
+    everything.add_argument("names", nargs="*", metavar="STEP", help="check, presets, bench, tests")
+    everything.set_defaults(run=_gpu)
     for command, run in ((checking, _check), (compiling, _compile), (timing, _bench)):
         command.add_argument("names", nargs="*", metavar="KERNEL", help="all, if none is named")
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -86,12 +89,16 @@ def _compile(options) -> int:
     return 0 if fits else 1
 
 
-def _bench(options) -> int:
-    names = _names(options)
+def _need_gpu(what: str) -> None:
     if backend.current().name != "cuda":
         raise backend.TritonUnavailable(
-            f"bench times compiled kernels on a GPU, and there is none to use here "
+            f"{what} compiled kernels on a GPU, and there is none to use here "
             f"({backend.current().reason})")
+
+
+def _bench(options) -> int:
+    names = _names(options)
+    _need_gpu("bench times")
     from kernels import bench
 
     card = bench.measure_card()
@@ -103,6 +110,18 @@ def _bench(options) -> int:
         print(bench.show(card, found))
         print(f"written to {path}")
     return 0
+
+
+def _gpu(options) -> int:
+    from kernels import gpu
+
+    known = [step.name for step in gpu.STEPS]
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        raise ValueError(f"no step {unknown[0]!r}; there are: {', '.join(known)}")
+    _need_gpu("gpu tries and times")
+    steps = [step for step in gpu.STEPS if not options.names or step.name in options.names]
+    return 0 if all(one.outcome == "passed" for one in gpu.run(steps)) else 1
 
 
 if __name__ == "__main__":

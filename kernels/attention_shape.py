@@ -43,9 +43,10 @@ class AttentionShape:
 
 
 def drawing(dtype, device="cpu", seed=0):
-    """A function that draws tensors of a shape. Where kernels are only compiled, the
-    tensors stay unfilled: no memory of theirs is touched."""
+    """A function that draws tensors of a shape, on the device they are for: real shapes have
+    billions of numbers. Where kernels are only compiled, the tensors stay unfilled: no
+    memory of theirs is touched."""
     if backend.current().name == "offline":
         return lambda *shape: torch.empty(shape, dtype=dtype)
-    generator = torch.Generator().manual_seed(seed)
-    return lambda *shape: torch.randn(shape, generator=generator).to(device, dtype)
+    generator = torch.Generator(device).manual_seed(seed)
+    return lambda *shape: torch.randn(shape, generator=generator, device=device).to(dtype)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import platform
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -119,19 +120,28 @@ def unavoidable(name: str, shape, inputs: dict) -> dict[str, int]:
 
 
 def sdpa(shape, inputs: dict):
-    """Torch's own attention on the same inputs as a call without arguments, or None."""
-    same = {"query_BTHD", "key_BSKD", "value_BSKD", "window", "lengths"}
-    if set(inputs) != same or inputs["window"] or inputs["lengths"] is not None:
-        return None
+    """Torch's own attention on the same inputs as a call without arguments, or None where it
+    does not compute the same thing. What it must have side by side is laid so before."""
     from torch.nn.attention.bias import causal_lower_right
 
-    query, key, value = (inputs[name].transpose(1, 2)
-                         for name in ("query_BTHD", "key_BSKD", "value_BSKD"))
+    if inputs.get("window") or inputs.get("lengths") is not None:
+        return None
+    scale = inputs.get("scale")
+    if set(inputs) == {"query_BTHD", "key_BSKD", "value_BSKD", "window", "lengths"}:
+        query, key, value = (inputs[name].transpose(1, 2)
+                             for name in ("query_BTHD", "key_BSKD", "value_BSKD"))
+    elif "latent_BSC" in inputs:  # one kv head whose value is the first part of its key
+        query = torch.cat([inputs["query_BTHC"], inputs["rope_query_BTHR"]], 3).transpose(1, 2)
+        key = torch.cat([inputs["latent_BSC"], inputs["rope_BSR"]], 2)[:, None]
+        value = inputs["latent_BSC"][:, None]
+    else:
+        return None
     mask = causal_lower_right(query.shape[2], key.shape[2]) if query.shape[2] > 1 else None
 
     def attend():
         return torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
+            query, key, value, attn_mask=mask, scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1])
 
     return attend
 
@@ -140,15 +150,24 @@ def record(card: Card, found: list[Timed], folder: Path = RESULTS) -> Path:
     """Write what was measured, with date, card and versions; returns the file."""
     today = datetime.date.today().isoformat()
     content = {
-        "date": today, "card": asdict(card), "torch": torch.__version__,
-        "triton": backend.current().triton_version,
+        "date": today, "card": asdict(card), **versions(),
         "kernels": [{**asdict(one), "of_floor": one.of_floor} for one in found],
     }
-    slug = "-".join(card.name.lower().split())
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{today}-{slug}.json"
+    path = folder / f"{today}-{slug(card.name)}.json"
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path
+
+
+def versions() -> dict[str, str | None]:
+    """What a figure depends on besides the card."""
+    return {"torch": torch.__version__, "triton": backend.current().triton_version,
+            "cuda": torch.version.cuda, "python": platform.python_version()}
+
+
+def slug(name: str) -> str:
+    """A card's name as part of a file's."""
+    return "-".join(name.lower().split())
 
 
 def show(card: Card, found: list[Timed]) -> str:

@@ -126,6 +126,17 @@ def test_sdpa_computes_the_same_thing(tokens, device):
     assert bench.sdpa(first, first.arguments(device)) is None
 
 
+def test_sdpa_decodes_a_latent_too(device):
+    shape = replace(gates.module("mla_decode").SMALL[0], label="x")
+    inputs = shape.arguments(device)
+    theirs = bench.sdpa(shape, inputs)().transpose(1, 2)
+    ours = gates.call("mla_decode", shape, inputs, "torch")
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
+    assert bench.sdpa(shape, replace(shape, lengths=(3, 1)).arguments(device)) is None
+    paged = gates.module("decode_attention").SMALL[-1]
+    assert bench.sdpa(paged, replace(paged, window=None, lengths=None).arguments(device)) is None
+
+
 def test_gates_name_the_kernels_there_are():
     with pytest.raises(ValueError, match="no kernel 'x'; there are: first_kernels"):
         gates.module("x")

@@ -15,6 +15,7 @@ from ..config import MLA as Config
 from ..config import Rope
 from ..parts import Parts
 from ..step import Step
+from . import by_kernel
 from .indexer import Asked, hadamard, search
 from .mla import MLA, Query, Rows, causal
 from .rope import rotate_by, turn_of_step
@@ -76,20 +77,23 @@ class DSA(MLA):
         found = search(asked, step, 1, self.config.indexer.top_k, share)
         if share is not None:
             step = replace(step, losses=(*step.losses, found.loss))
-        return self.read(query, rows, found.choice_BTk), step
+        return self.read(query, rows, found.choice_BTk, step), step
 
-    def read(self, query: Query, rows: Rows, choice_BTk: Int[Tensor, "B T k"]):
+    def read(self, query: Query, rows: Rows, choice_BTk: Int[Tensor, "B T k"], step: Step):
         """Attention to the chosen rows: all of them under a mask where they are few, otherwise
-        each query's own, absorbed."""
-        S = rows["latent"].shape[1]
-        if S <= FEW_TIMES * choice_BTk.shape[-1]:
+        each query's own, absorbed; by the kernel always so."""
+        S, by_kernels = rows["latent"].shape[1], step.impl(rows["latent"]) == "triton"
+        if not by_kernels and S <= FEW_TIMES * choice_BTk.shape[-1]:
             return self.attend(query, rows, chosen(choice_BTk, S))
         (nope_BTHD, rope_BTHR), (up_k_HDC, up_v_HDC) = query, self.up_projections()
         absorbed_BTHC = torch.einsum("bthd,hdc->bthc", nope_BTHD, up_k_HDC)
         both_BTHD = torch.cat([absorbed_BTHC, rope_BTHR], dim=-1) * self.scale
-        own = choice_rows(torch.cat([rows["latent"], rows["rope"]], dim=-1), choice_BTk)
-        weight_BTHk = own.scores(both_BTHD).softmax(-1)
-        latent_BTHC = own.mix(weight_BTHk)[..., : self.config.kv_rank]
+        rank = self.config.kv_rank
+        own = choice_rows(torch.cat([rows["latent"], rows["rope"]], dim=-1), choice_BTk, step)
+        if by_kernels:
+            latent_BTHC = by_kernel.look(both_BTHD, own, scale=1.0, value_dim=rank)
+        else:
+            latent_BTHC = own.mix(own.scores(both_BTHD).softmax(-1))[..., :rank]
         return self.output(torch.einsum("bthc,hdc->bthd", latent_BTHC, up_v_HDC).flatten(-2))
 
     @torch.no_grad()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..config import Candidates
 from ..step import Step
+from . import by_kernel
 from .seen import chosen, complete_groups
 
 BLOCK = 2**18  # scores of all heads that are worked on at a time
@@ -121,7 +122,7 @@ class Found(NamedTuple):
 
     choice_BTk: Int[Tensor, "B T k"]
     loss: Float[Tensor, ""] | None
-    pool_BTS: Bool[Tensor, "B T S"] | None
+    pool_BTS: Bool[Tensor, "B T S"] | by_kernel.Blocks | None
 
 
 def search(
@@ -130,7 +131,7 @@ def search(
     ratio: int,
     k: int,
     share: Callable[[slice, int], Tensor] | None = None,
-    pool_BTS: Bool[Tensor, "B T S"] | None = None,
+    pool_BTS: Bool[Tensor, "B T S"] | by_kernel.Blocks | None = None,
     sieve: Candidates | None = None,
 ) -> Found:
     """Score all complete groups and choose the best k, for all queries of a step.
@@ -142,6 +143,9 @@ def search(
     entries, for a slice of queries. pool_BTS: choose inside it. sieve: make such a pool.
     """
     (B, T, heads, _), S = asked.query_BTID.shape, asked.key_BSD.shape[1]
+    if S and step.impl(*asked) == "triton":
+        choice_BTk, pool = by_kernel.choose(asked, step, ratio, k, pool_BTS, sieve)
+        return Found(choice_BTk, None, pool)
     visible_TS, size = step.once(complete_groups, S, ratio), max(1, BLOCK // (B * heads * S + 1))
     choices, losses, pools, k = [], [], [], min(k, S)
     for first in range(0, T, size):
