@@ -320,7 +320,7 @@ def four_rows(model):
     return found
 
 
-names = [name for name in checkpoints.available() if name.startswith("tiny_v1-text")]
+names = [f"tiny_v1-text-seed{seed}" for seed in (0, 1)]
 by_seed = {name: four_rows(checkpoints.load(name).to(model.device)) for name in names}
 for name, found in by_seed.items():
     print(name)
