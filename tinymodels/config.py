@@ -31,6 +31,7 @@ class Yarn:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     mscale_all_dim: float = 0.0  # 0: the softmax scale is left alone
+    attention_factor: float = 1.0  # what cosine and sine are multiplied by (V2 to V3.2: 1)
 
 
 @dataclass(frozen=True)

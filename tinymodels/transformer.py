@@ -20,7 +20,7 @@ from .attention.mla import MLA
 from .attention.sliding import Sliding
 from .cache import ModelCache
 from .cache.rows import Storage
-from .config import GQA, Dense, ModelConfig, MoE, RowFormat
+from .config import GQA, Dense, ModelConfig, MoE, RowFormat, Yarn
 from .ffn import FeedForward
 from .moe import MoEFeedForward
 from .norm import RMSNorm
@@ -45,7 +45,7 @@ def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
             return MHA(config.width, attention, parts)
         case config_kinds.MLA(indexer=None):
             return MLA(config.width, attention, parts, config.norm_eps)
-        case config_kinds.MLA():
+        case config_kinds.MLA(rope=config_kinds.Rope(yarn=None | Yarn(attention_factor=1))):
             return DSA(config.width, attention, parts, config.norm_eps)
         case config_kinds.Grouped(ratio=0) | config_kinds.CSA2(mode="window"):
             return Sliding(config.width, attention, config.norm_eps)

@@ -82,6 +82,16 @@ CASES: dict[str, dict] = {
     "v3 queries without a latent": WIDE | dict(q_lora_rank=None, first_k_dense_replace=2),
     "v3 YaRN": WIDE
     | dict(rope_parameters=YARN, max_position_embeddings=55, routed_scaling_factor=2.5),
+    "v3 YaRN turning halves, its two scales apart": WIDE
+    | dict(
+        rope_parameters=YARN | dict(mscale=1.3), rope_interleave=False, max_position_embeddings=55
+    ),
+    "v2 YaRN with one scale of two": SMALL
+    | V2
+    | dict(
+        rope_parameters={k: v for k, v in YARN.items() if k != "mscale"},
+        max_position_embeddings=55,
+    ),
     "v3 weights not normalised": SMALL | dict(norm_topk_prob=False, num_hidden_layers=2),
     "v32 small": SMALL | INDEX,
     "v32 YaRN": WIDE

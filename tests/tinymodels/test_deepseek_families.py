@@ -1,13 +1,17 @@
 """Configurations that are described whole: Llama and every DeepSeek, read back as published."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tinymodels import ledger
+from tinymodels.config import Layer, Yarn
 from tinymodels.convert import config_from
+from tinymodels.presets import tiny_v3_2
 from tinymodels.published import PUBLISHED
+from tinymodels.transformer import Transformer
 
 LLAMA = Path(__file__).parents[1] / "configs" / "llama-3.1-8b.json"
 
@@ -50,6 +54,7 @@ def test_deepseek_reads_as_the_published_model(name):
             type="yarn",
             factor=40,
             original_max_position_embeddings=4096,
+            mscale=attention.rope.yarn.mscale_all_dim,
             mscale_all_dim=attention.rope.yarn.mscale_all_dim,
         ),
         index_n_heads=64,
@@ -130,3 +135,24 @@ def test_llama_is_described_whole():
     assert config.layers[0].attention.rope.theta == 500_000
     nested = {**values, "rope_parameters": {"rope_theta": 500000.0}}
     assert config_from(nested).layers == config.layers
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v2", "deepseek_v32"])
+def test_families_whose_rope_turns_neighbours_say_so(kind):
+    tiny = dict(
+        model_type=kind, vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        kv_lora_rank=6, first_k_dense_replace=1,
+    )  # fmt: skip
+    assert config_from(tiny).layers[0].attention.rope.pairs == "adjacent"
+    with pytest.raises(ValueError, match="rope_interleave is false; .* turns neighbours"):
+        config_from(tiny | dict(rope_interleave=False))
+
+
+def test_an_indexer_with_scaled_angles_is_counted_and_not_run():
+    tiny = tiny_v3_2()
+    rope = replace(tiny.layers[0].attention.rope, yarn=Yarn(4.0, 16, attention_factor=1.1))
+    layer = Layer(replace(tiny.layers[0].attention, rope=rope), tiny.layers[0].ffn)
+    config = tiny.with_(layers=(layer,))
+    assert ledger.rate(config) > 0
+    with pytest.raises(ValueError, match="layer 0: .* can be counted but not run"):
+        Transformer(config)

@@ -61,6 +61,8 @@ class MLA(nn.Module):
         super().__init__()
         self.config, self.parts, self.form = config, parts, None
         self.scale = softmax_scale(config)
+        yarn = config.rope.yarn
+        self.rope_factor = 1.0 if yarn is None else yarn.attention_factor
         queries = config.heads * (config.nope_dim + config.rope_dim)
         if config.q_rank is None:
             self.query_down = self.query_norm = None
@@ -88,6 +90,8 @@ class MLA(nn.Module):
         # The shared rope key is turned as if it were one head more.
         both_BTHR = torch.cat([rope_BTHR, key_BTR.unsqueeze(2)], dim=2)
         both_BTHR = rotate_by(both_BTHR, step.once(turn_of_step, c.rope, x_BTX.dtype))
+        if self.rope_factor != 1:
+            both_BTHR = both_BTHR * self.rope_factor
         rows = {"latent": self.kv_norm(latent_BTC), "rope": both_BTHR[:, :, -1]}
         return (nope_BTHD, both_BTHR[:, :, :-1]), rows
 

@@ -1,5 +1,7 @@
 """Models that keep a latent: DeepSeek V2, V3, V3.2 and Kimi K2 (MLA, with an indexer DSA)."""
 
+import math
+
 from ..config import MLA, Dense, Indexer, Layer, ModelConfig, MoE, Rope, Yarn
 from .fields import Fields
 from .plain import Defaults, model
@@ -29,16 +31,40 @@ def read_yarn(fields: Fields) -> tuple[float, Yarn | None]:
         beta_fast=scaling.number("beta_fast", default=32.0),
         beta_slow=scaling.number("beta_slow", default=1.0),
         mscale_all_dim=scaling.number("mscale_all_dim", default=0.0),
+        attention_factor=_attention_factor(scaling),
     )
     return base, yarn
 
 
-def _latent(scoring: str, context: int, indexed: bool = False):
-    """A reader of latent attention; scoring is what the family's router uses when it is silent."""
+def _attention_factor(scaling: Fields) -> float:
+    """What YaRN multiplies cosine and sine by: mscale's factor over that of mscale_all_dim, or,
+    where one of them is missing, as if they were 1 and 0. Released files give both the same."""
+    if scaling.has("attention_factor"):
+        return scaling.number("attention_factor")
+    factor, (upper, lower) = (
+        scaling.number("factor"),
+        (scaling.number(name, default=0.0) for name in ("mscale", "mscale_all_dim")),
+    )
+    if not (upper and lower):
+        upper, lower = 1.0, 0.0
+    if factor <= 1 or upper == lower:
+        return 1.0
+    return (0.1 * upper * math.log(factor) + 1) / (0.1 * lower * math.log(factor) + 1)
+
+
+def _latent(scoring: str, context: int, indexed: bool = False, halves: bool = False):
+    """A reader of latent attention; scoring is what the family's router uses when it is silent.
+
+    halves: whether `rope_interleave: false` is a choice (V3): RoPE then turns the two halves of a
+    head against each other instead of neighbours.
+    """
 
     def read(fields: Fields) -> ModelConfig:
         base, yarn = read_yarn(fields)
         rope_dim = fields.integer("qk_rope_head_dim", default=64)
+        interleaved = fields.flag("rope_interleave", default=True)
+        if not (interleaved or halves):
+            fields.refuse("rope_interleave is false", "this family's RoPE turns neighbours")
         attention = MLA(
             heads=fields.integer("num_attention_heads"),
             nope_dim=fields.integer("qk_nope_head_dim", default=128),
@@ -46,7 +72,7 @@ def _latent(scoring: str, context: int, indexed: bool = False):
             v_dim=fields.integer("v_head_dim", default=128),
             kv_rank=fields.integer("kv_lora_rank"),
             q_rank=fields.optional("q_lora_rank", default=1536),
-            rope=Rope(rope_dim, theta=base, yarn=yarn),
+            rope=Rope(rope_dim, base, "adjacent" if interleaved else "half", yarn),
             indexer=_indexer(fields, rope_dim) if indexed else None,
         )
         count = fields.layers()
@@ -104,7 +130,7 @@ def _dense_layers(fields: Fields, count: int) -> int:
 
 READERS = {
     "deepseek_v2": _latent("softmax", context=2048),
-    "deepseek_v3": _latent("sigmoid", context=4096),
-    "kimi_k2": _latent("sigmoid", context=4096),
+    "deepseek_v3": _latent("sigmoid", context=4096, halves=True),
+    "kimi_k2": _latent("sigmoid", context=4096, halves=True),
     "deepseek_v32": _latent("sigmoid", context=163_840, indexed=True),
 }
