@@ -180,10 +180,12 @@ for name, share in right.items():
     print(f"without {name:12} right {share:5.0%}")
 
 # %% [markdown]
-# Look at `ffn 0`: it has hardly a vote, and without it most answers are wrong. It
-# prepares something that a later layer reads. Taking out can also break what was
-# never about the answer: the later sublayers meet a stream that they have never seen in
-# training. So ablation says "something here was needed", and not what.
+# Look at `attention 1` and `ffn 0`: they have hardly a vote, and without them most
+# answers are wrong. They prepare something that a later layer reads: in chapter 01 you
+# saw two heads of layer 1 find out whom the sentence is about. But taking out can also
+# break what was never about the answer, because the later sublayers meet a stream that
+# they have never seen in training. So ablation says "something here was needed", and
+# not what.
 #
 # ## Move one piece
 #
@@ -235,7 +237,7 @@ for name in checkpoints.available():
     }
     first, second = sorted(turned, key=turned.get, reverse=True)[:2]
     print(f"{name}: right {says(many.answer_B, {}):.0%}; {first} turns"
-          f" {turned[first]:.0%}, the next, {second}, {turned[second]:.0%}")
+          f" {turned[first]:.0%}, any other at most {turned[second]:.0%}")
 
 model = checkpoints.load("tiny_v1-text-seed0").requires_grad_(False)
 
@@ -327,21 +329,21 @@ from tinymodels.transformer import Block, Transformer
 
 
 class PreNorm(Block):
-    def forward(self, x, step, cache=None, following=None):
+    def forward(self, x, step, cache=None):
         found, step = self.attention(self.attention_norm(x), step, cache)
         x = x + found
         return x + self.ffn(self.ffn_norm(x)), step
 
 
 class PostNorm(Block):
-    def forward(self, x, step, cache=None, following=None):
+    def forward(self, x, step, cache=None):
         found, step = self.attention(x, step, cache)
         x = self.attention_norm(x + found)
         return self.ffn_norm(x + self.ffn(x)), step
 
 
 class NothingAdded(Block):
-    def forward(self, x, step, cache=None, following=None):
+    def forward(self, x, step, cache=None):
         found, step = self.attention(self.attention_norm(x), step, cache)
         return self.ffn(self.ffn_norm(found)), step
 

@@ -204,12 +204,14 @@ def test_pieces_say_something_new_and_the_stream_grows(trained):
 
 
 def test_what_the_lesson_says_of_its_model():
-    """Seed 0: attention 2 carries the answer; ffn 0 has hardly a vote and is needed."""
+    """Seed 0: attention 2 carries the answer; two others have hardly a vote and are needed."""
     model = checkpoints.load("tiny_v1-text-seed0").requires_grad_(False)
     made = swaps.tokens(swaps.swaps(COUNT))
     pieces, other = (contributions(model, x) for x in (made.text_BT, made.swapped_BT))
     cast = {n: v.mean() for n, v in votes(model, pieces, made.answer_B, made.other_B).items()}
-    assert max(cast, key=cast.get) == "attention 2" and abs(cast["ffn 0"]) < 0.5
-    assert (answers(model, made.text_BT, {"ffn 0": ablated}) == made.answer_B).float().mean() < 0.5
+    assert max(cast, key=cast.get) == "attention 2"
+    for name in ("attention 1", "ffn 0"):
+        right_B = answers(model, made.text_BT, {name: ablated}) == made.answer_B
+        assert abs(cast[name]) < 0.6 and right_B.float().mean() < 0.5
     said_B = answers(model, made.text_BT, {"attention 2": patched(other["attention 2"])})
     assert (said_B == made.other_B).float().mean() > 0.95
