@@ -49,15 +49,24 @@ def tasks(folder: Path, course: Course) -> tuple[list[Task], list[str]]:
         if student.name.startswith("."):
             continue
         for path in sorted(student.rglob("*.ipynb")):
-            if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            if path.is_dir() or any(
+                part.startswith(".") for part in path.relative_to(folder).parts
+            ):
                 continue
             if which_notebook(path, course) is None:
                 strange.append(f"{path}: not an exercise notebook of this course")
                 continue
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:20]
+            digest = _digest(path)
             place = plain(path.relative_to(folder).as_posix())
             found.append(Task(plain(student.name), path, f"{version}/{digest}/{place}"))
     return found, strange
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:20]
+    except OSError as error:  # it is graded as unreadable, again when that has changed
+        return f"unreadable-{error.errno}"
 
 
 def grade_folder(

@@ -50,7 +50,7 @@ class Step:
 def read_submission(path: Path) -> Submission:
     """Raises ValueError, in one sentence, where the file is not a notebook."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name} cannot be read: {error}") from error
     except (json.JSONDecodeError, RecursionError) as error:
@@ -83,7 +83,8 @@ def _hints(cells: Iterable[dict[str, Any]]) -> dict[str, int]:
     """How far down the hints of each exercise the learner went: the outputs show it."""
     found: dict[str, int] = {}
     for cell in cells:
-        for output in cell.get("outputs") or ():
+        outputs = cell.get("outputs")
+        for output in outputs if isinstance(outputs, list) else ():
             for id, step in _HINT.findall(json.dumps(output)):
                 found[id] = max(found.get(id, 0), int(step))
     return found

@@ -7,7 +7,8 @@ learner's code itself, and forks: a kernel for a notebook (`start`), and, apart 
 judge for what the kernel has shown (`judge`). What a learner patches, breaks or fills up
 is gone with the fork, and nothing of it is there where the answers are judged.
 
-Where forking is unsafe (macOS, Windows) kernels are started cold and judging happens here.
+Where forking is unsafe (macOS, Windows, or COURSE_COLD set) kernels are started cold and
+judging happens here.
 When its standard input ends, so do its children.
 """
 
@@ -26,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-CAN_FORK = sys.platform == "linux"
+CAN_FORK = sys.platform == "linux" and not os.environ.get("COURSE_COLD")
 JUDGE_SLACK = 10.0  # seconds a judge may take longer than the exercise's own limit
 _BECOME_PARENT_OF_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 
@@ -88,10 +89,10 @@ class Ready:
     def end(self, pid: int) -> int | None:
         """End a kernel, what it has started, and what has broken away from it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if pid in self.popen:
-                self.popen[pid].kill()
-            else:
+            if os.name == "posix":
                 os.killpg(pid, signal.SIGKILL)
+            else:
+                self.popen[pid].kill()
         while (code := self.exit_code(pid)) is None:
             time.sleep(0.002)
         shutil.rmtree(self.kernels.pop(pid, ""), ignore_errors=True)

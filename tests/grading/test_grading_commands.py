@@ -171,6 +171,7 @@ def students(notebook, tmp_path):
     broken.write_text("{")
     (tmp_path / "class" / "ann" / "notes.ipynb").write_text('{"cells": []}')
     (tmp_path / "class" / ".hidden").mkdir()
+    (tmp_path / "class" / "ann" / "a folder.ipynb").mkdir()
     return tmp_path / "class"
 
 

@@ -107,6 +107,25 @@ def test_sizes_differ_and_are_no_powers_of_two(exercise):
                     assert value.shape[0] > 1, case.says
 
 
+@each_exercise
+def test_every_student_has_inputs_of_their_own(exercise):
+    """Other numbers than check()'s and than another student's, the same at every grading."""
+
+    def drawn(seeds):
+        return [
+            {name: value.tolist() if isinstance(value, torch.Tensor) else repr(value)
+             for name, value in case.inputs.items()}
+            for seed in seeds for case in exercise.cases(Draw(seed, exercise.id))
+        ]  # fmt: skip
+
+    ann, again, ben, own = (
+        drawn(seeds) for seeds in
+        (student_seeds("ann"), student_seeds("ann"), student_seeds("ben"), CHECK_SEEDS)
+    )  # fmt: skip
+    assert repr(ann) == repr(again)
+    assert repr(ann) != repr(ben) and repr(ann) != repr(own)
+
+
 def test_the_audit_finds_a_check_that_is_too_weak(solutions, stubs):
     """A mistake that passes, and two that cannot be told apart, are both reported."""
     exercise = BY_ID["01.4"]

@@ -14,7 +14,7 @@ from grading.course_notebook import ROOT
 from grading.runner import grade_notebook, warm_for, which_notebook
 from tests.grading import tiny_checks
 from tests.grading.editing import code_cell, place
-from tests.grading.misbehaviour import FIXTURES, OF_THE_FILE
+from tests.grading.misbehaviour import FIXTURES, OF_THE_FILE, RIGHT
 from tests.grading.test_grading_commands import write_notebook
 
 
@@ -150,6 +150,39 @@ def test_a_notebook_without_any_metadata(notebook, tiny_course, warm):
     path = save("my homework.ipynb")
     assert which_notebook(path, tiny_course) == "90__tiny"
     assert {row.status for row in grade_notebook(path, tiny_course, warm=warm)} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda whole: whole["cells"][1].update(outputs=7, source={"a": 1}, metadata=[]),
+        lambda whole: whole["cells"][1].update(outputs=[None, 3], source=["x = 1\n", 2]),
+        lambda whole: whole["cells"][1]["metadata"].update(exercise_id=["90.1"], tags="exercise"),
+        lambda whole: whole["cells"].insert(1, None),
+        lambda whole: whole.update(metadata=None, nbformat="four"),
+    ],
+)
+def test_a_notebook_with_odd_parts_is_graded_for_the_rest(notebook, tiny_course, warm, spoil):
+    path = notebook(solved=True)[1]()
+    whole = json.loads(path.read_text())
+    spoil(whole)
+    path.write_text(json.dumps(whole), encoding="utf-8-sig")
+    rows = grade_notebook(path, tiny_course, warm=warm)
+    assert {row.status for row in rows[1:]} == {"passed"}
+    assert len(rows) == tiny_checks.COUNT
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are POSIX")
+def test_where_no_process_can_be_forked(notebook, tiny_course, monkeypatch):
+    """macOS and Windows: kernels start cold, and the process that stands ready judges."""
+    monkeypatch.setenv("COURSE_COLD", "1")
+    answers = {1: f"def double_1(number):\n{RIGHT}", 2: "def double_2(n):\n    return n * n",
+               3: "import os; os._exit(3)", 4: f"def double_4(number):\n{RIGHT}"}  # fmt: skip
+    rows = grade_notebook(notebook(answers)[1](), tiny_course)
+    assert [row.status for row in rows[:5]] == [
+        "passed", "wrong", "died", "passed", "not_attempted"
+    ]  # fmt: skip
+    assert rows[1].misconception == "squared"
 
 
 PATCHES = """
