@@ -97,6 +97,19 @@ def test_nan_stays_with_its_token(impl, inputs):
 
 
 @pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("matrix", ["gate_EFX", "up_EFX", "down_EXF"])
+def test_a_limit_hides_no_nan_of_an_expert(impl, matrix, inputs):
+    call = inputs(3, 20, 12, 9, 4, 2)
+    wanted = answered(**call, limit=0.5)
+    call[matrix][1] = torch.nan
+    asked = (call["experts_Nk"] == 1).any(1).cpu()
+    assert 0 < asked.sum() < 20
+    y = moe_experts(**call, limit=0.5, impl=impl).cpu()
+    assert y[asked].isnan().all()
+    close(y[~asked], wanted[~asked])
+
+
+@pytest.mark.parametrize("impl", IMPLS)
 def test_two_halves_of_one_tensor_and_other_views(impl, inputs, draw):
     call = inputs(4, 21, 10, 6, 5, 3)
     both = torch.cat([call["gate_EFX"], call["up_EFX"]], 1)
