@@ -20,9 +20,9 @@ from ..config import Grouped, Rope
 from ..norm import RMSNorm
 from ..step import Step
 from .indexer import Asked, hadamard, search
-from .rope import Turn, turn_of, turn_of_step
+from .rope import Turn, rotate_tail, turn_of, turn_of_step
 from .seen import all_groups, choice_rows
-from .sliding import Sliding, rotate_tail
+from .sliding import Sliding
 
 
 class Compressor(nn.Module):

@@ -25,9 +25,9 @@ from ..norm import RMSNorm
 from ..step import Far, Step
 from .csa import Compressor
 from .indexer import Asked, search
-from .rope import turn_of, turn_of_step
+from .rope import rotate_tail, turn_of, turn_of_step
 from .seen import Seen, choice_rows
-from .sliding import Sliding, rotate_tail
+from .sliding import Sliding
 
 
 class SharedIndexer(nn.Module):

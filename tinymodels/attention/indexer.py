@@ -7,6 +7,7 @@ softmax: the score only has to order tokens, not to mix them.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -76,13 +77,17 @@ def hadamard(x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
     D = x.shape[-1]
     if D & (D - 1):
         raise ValueError(f"hadamard: the last dimension is {D}; it must be a power of two")
-    half = 1
-    while half < D:
-        pairs = x.unflatten(-1, (-1, 2, half))
-        a, b = pairs[..., 0, :], pairs[..., 1, :]
-        x = torch.stack([a + b, a - b], dim=-2).flatten(-3)
-        half *= 2
-    return x * D**-0.5
+    return x @ _hadamard(D, x.dtype, x.device)
+
+
+@lru_cache(maxsize=64)
+def _hadamard(D: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "D D"]:
+    """H_2n = [[H_n, H_n], [H_n, -H_n]], divided by sqrt(D)."""
+    with torch.inference_mode(False):  # kept for later calls, which may want gradients
+        matrix = torch.ones(1, 1, dtype=torch.float64)
+        while len(matrix) < D:
+            matrix = torch.kron(torch.tensor([[1, 1], [1, -1]]), matrix)
+        return (matrix * D**-0.5).to(device=device, dtype=dtype)
 
 
 def candidate_blocks(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ..config import Rope
 from ..step import Step
@@ -81,13 +82,48 @@ def rotate_by(x: Float[Tensor, "B T *heads R"], turn: Turn) -> Float[Tensor, "B 
         raise ValueError(
             f"rotate: x has shape {tuple(x.shape)}; expected [B, {T}, ..., {2 * half}]"
         )
+    return rotate_tail(x, turn)
+
+
+def rotate_tail(
+    x: Float[Tensor, "B T *heads D"], turn: Turn, back: bool = False
+) -> Float[Tensor, "B T *heads D"]:
+    """Turn the last numbers, as many as `turn` has angles for, and leave the others."""
+    T, half = turn.cos_TR.shape
     shape = T, *[1] * (x.dim() - 3), half
     cos, sin = turn.cos_TR.view(shape), turn.sin_TR.view(shape)
-    if turn.pairs == "adjacent":
-        first, second = x[..., 0::2], x[..., 1::2]
-    else:
-        first, second = x.chunk(2, dim=-1)
-    turned = first * cos - second * sin, first * sin + second * cos
-    if turn.pairs == "adjacent":
-        return torch.stack(turned, dim=-1).flatten(-2)
-    return torch.cat(turned, dim=-1)
+    turned = _Turned.apply if x.requires_grad else _turned
+    return turned(x, cos, -sin if back else sin, turn.pairs)
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, pairs: str) -> Tensor:
+    out = x.clone(memory_format=torch.contiguous_format)
+    first, second = _pairs(x, cos.shape[-1], pairs)
+    out_first, out_second = _pairs(out, cos.shape[-1], pairs)
+    out_first.mul_(cos).addcmul_(second, sin, value=-1)
+    out_second.mul_(cos).addcmul_(first, sin)
+    return out
+
+
+class _Turned(torch.autograd.Function):
+    """The gradient of a rotation is turned back by the same angle."""
+
+    @staticmethod
+    def forward(ctx, x, cos, sin, pairs):
+        ctx.save_for_backward(cos, sin)
+        ctx.pairs = pairs
+        return _turned(x, cos, sin, pairs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        cos, sin = ctx.saved_tensors
+        return _turned(grad, cos, -sin, ctx.pairs), None, None, None
+
+
+def _pairs(x: Tensor, half: int, pairs: str) -> tuple[Tensor, Tensor]:
+    """The first and the second of each pair in the last numbers."""
+    start = x.shape[-1] - 2 * half
+    if pairs == "adjacent":
+        return x[..., start::2], x[..., start + 1 :: 2]
+    return x[..., start : start + half], x[..., start + half :]

@@ -38,7 +38,7 @@ class Seen(NamedTuple):
         if self.visible is None:
             return score_BTHR
         hidden = ~self.visible[..., : query_BTHD.shape[1], :]
-        return score_BTHR.masked_fill(hidden.unsqueeze(-2), -torch.inf)
+        return score_BTHR.masked_fill_(hidden.unsqueeze(-2), -torch.inf)
 
     def mix(self, weight_BTHR: Float[Tensor, "B T H R"]) -> Float[Tensor, "B T H D"]:
         """The sum of all rows, each times its weight."""

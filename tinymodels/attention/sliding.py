@@ -13,7 +13,6 @@ finds nothing to read can give its weight to it, and read less.
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -22,7 +21,7 @@ from ..config import CSA2, Grouped
 from ..norm import RMSNorm
 from ..step import Step
 from .output import GroupedOutput
-from .rope import Turn, rotate_by, turn_of_step
+from .rope import rotate_tail, turn_of_step
 from .seen import Seen, all_rows, complete_groups, far_share, look, weight_near, window_rows
 
 
@@ -55,7 +54,8 @@ class Sliding(nn.Module):
         c = self.config
         query_BTHD = self.query(latent_BTC).unflatten(-1, (c.heads, c.head_dim))
         if self.query_heads_normed:
-            query_BTHD = F.rms_norm(query_BTHD, query_BTHD.shape[-1:], eps=self.eps)
+            mean_square = torch.linalg.vecdot(query_BTHD, query_BTHD).unsqueeze(-1) / c.head_dim
+            query_BTHD = query_BTHD * torch.rsqrt(mean_square + self.eps)
         entry_BTD = self.kv_norm(self.kv(x_BTX))
         turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
         return rotate_tail(query_BTHD, turn), rotate_tail(entry_BTD, turn)
@@ -92,14 +92,3 @@ class Sliding(nn.Module):
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         query_BTHD, entry_BTD = self.project(x_BTX, self.query_latent(x_BTX), step)
         return self.attend(query_BTHD, step, self.near(entry_BTD, step, cache)), step
-
-
-def rotate_tail(
-    x: Float[Tensor, "B T *heads D"], turn: Turn, back: bool = False
-) -> Float[Tensor, "B T *heads D"]:
-    """Turn the last numbers, as many as `turn` has angles for, and leave the others."""
-    dim = 2 * turn.cos_TR.shape[-1]
-    rest, turned = x.split([x.shape[-1] - dim, dim], dim=-1)
-    if back:
-        turn = turn._replace(sin_TR=-turn.sin_TR)
-    return torch.cat([rest, rotate_by(turned, turn)], dim=-1)
