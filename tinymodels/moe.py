@@ -5,7 +5,7 @@
 A router scores the experts, chooses `top_k` of them and weighs what they say. Like every
 feed-forward network it remembers nothing: experts cost parameters, never a byte of cache.
 
-    V2    (arXiv 2405.04434)  softmax; groups chosen by their best expert
+    V2    (arXiv 2405.04434)  softmax; groups chosen by their best expert; a loss evens them out
     V3    (arXiv 2412.19437)  sigmoid; groups by the sum of their two best; a bias that takes part
                               in choosing, not in weighing
     V4, V4.1                  sqrt(softplus); that bias, no groups; V4's first layers choose by a
@@ -33,6 +33,7 @@ class Routing:
 
     experts_BTk: Int[Tensor, "*B k"]
     weights_BTk: Float[Tensor, "*B k"]
+    scores_BTE: Float[Tensor, "*B E"] | None = None  # of all experts, as they were weighed
 
     def load(self, experts: int) -> Int[Tensor, "E"]:
         """How many (token, expert) choices fell on each of `experts` experts."""
@@ -106,6 +107,20 @@ def balanced(
     return bias_E + gamma * (load_E.mean() - load_E).sign()
 
 
+def balance_loss(routing: Routing) -> Float[Tensor, ""]:
+    """V2's loss for routers without a bias: the sum over experts of f_e P_e, the mean of all texts.
+
+    f_e: the share of a text's choices that fell on expert e, 1 if all get equally many; P_e: its
+    mean score, through which the gradient flows (arXiv 2405.04434, section 2.2.3, expert level;
+    its two other levels even out devices, of which there is one here). 1 if softmax scores and
+    choices are even.
+    """
+    (_, T, k), scores_BTE = routing.experts_BTk.shape, routing.scores_BTE
+    E = scores_BTE.shape[-1]
+    count_BE = F.one_hot(routing.experts_BTk.flatten(1), E).sum(1).to(scores_BTE.dtype)
+    return (count_BE * (E / (k * T)) * scores_BTE.mean(1)).sum(-1).mean()
+
+
 class Router(nn.Module):
     """Scores every expert for every token and chooses.
 
@@ -134,7 +149,12 @@ class Router(nn.Module):
             experts_BTk = choose(scores_BTE.detach(), self.config, self.bias)
         else:
             experts_BTk = self._look_up(x_BTX, token_ids_BT)
-        return Routing(experts_BTk, weigh(scores_BTE, experts_BTk, self.config))
+        return Routing(experts_BTk, weigh(scores_BTE, experts_BTk, self.config), scores_BTE)
+
+    @property
+    def needs_loss(self) -> bool:
+        """Whether only a loss can spread the load: it is learned, and there is no bias."""
+        return self.bias is None and self.table is None
 
     @torch.no_grad()
     def balance(self, load_E: Int[Tensor, "E"], gamma: float = 1e-3) -> None:

@@ -96,7 +96,7 @@ def loss_of(model: nn.Module, batch: data.Batch) -> tuple[Tensor, Tensor]:
 
 def balance(model: nn.Module, routed: dict[str, list[Routing]]) -> None:
     """Move the bias of every router that has one by what its experts had to do (V3, section
-    2.1.2). routed: from `watch_routing`. Routers without a bias (V2) are left to themselves."""
+    2.1.2). routed: from `watch_routing`. V2's routers, without one, have a lesson instead."""
     for name, passes in routed.items():
         router = model.get_submodule(name)
         if router.bias is not None:

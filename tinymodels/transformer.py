@@ -22,7 +22,7 @@ from .cache import ModelCache
 from .cache.rows import Storage
 from .config import GQA, Dense, ModelConfig, MoE, RowFormat, Yarn
 from .ffn import FeedForward
-from .moe import MoEFeedForward
+from .moe import MoEFeedForward, balance_loss, watch_routing
 from .norm import RMSNorm
 from .parts import Parts
 from .residual import Stream, build_fold, build_residual, open_stream
@@ -35,6 +35,8 @@ OUTPUTS = (
     ".down.weight",
     ".experts.down",
 )
+
+EVEN_OUT = 0.003  # V2's weight of the loss that spreads tokens over experts
 
 
 def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
@@ -221,11 +223,15 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "B T V"], tuple[Tensor, ...]]:
         """For training: logits, and what layers want to be trained on besides the text.
 
-        An indexer is one such layer (see `attention/dsa.py`); most models have none.
+        An indexer is one such layer (see `attention/dsa.py`); so is a router that no bias evens
+        out (V2; `moe.balance_loss`, with V2's factor). Most models have none.
         """
         self.check_tokens(tokens_BT)
-        logits_BTV, step = self.through_layers(Step(tokens_BT, losses=()))
-        return logits_BTV, step.losses
+        with watch_routing(self) as routed:
+            logits_BTV, step = self.through_layers(Step(tokens_BT, losses=()))
+        unbiased = (n for n in routed if self.get_submodule(n).needs_loss)
+        balance = (EVEN_OUT * balance_loss(one) for name in unbiased for one in routed[name])
+        return logits_BTV, (*step.losses, *balance)
 
     def prefill(
         self,

@@ -168,37 +168,6 @@ def test_a_learners_swiglu_is_used_everywhere():
     assert seen == [0.3, 0.3]  # the experts together, and the shared one
 
 
-# ---------------------------------------------------------------- balance
-
-
-def test_one_step_of_balance():
-    bias = torch.tensor([0.5, 0.0, -0.5, 0.25])
-    load = torch.tensor([7, 1, 4, 4])  # mean 4
-    assert moe.balanced(bias, load, 0.125).tolist() == [0.375, 0.125, -0.5, 0.25]
-    far = torch.tensor([0, 0, 1, 19])  # mean 5, median 0: the mean decides
-    assert moe.balanced(bias, far, 0.125).tolist() == [0.625, 0.125, -0.375, 0.125]
-    router = Router(WIDTH, V4)
-    router.balance(torch.arange(13), gamma=0.5)
-    assert router.bias.tolist() == [0.5] * 6 + [0] + [-0.5] * 6
-
-
-@by_seed
-def test_balance_evens_out_a_skewed_router(seed):
-    draw = torch.Generator().manual_seed(seed)
-    router = Router(WIDTH, V4)
-    x = torch.randn(3, 211, WIDTH, generator=draw) + 1.0  # a common part: some experts win always
-    first = router(x).load(13)
-    weight = router.gate.weight.clone()
-    for _ in range(300):
-        router.balance(router(x).load(13), gamma=0.005)
-    last = router(x).load(13)
-    assert first.sum() == last.sum() == 3 * 211 * V4.top_k
-    mean = 3 * 211 * V4.top_k / 13
-    assert first.max() > 1.5 * mean
-    assert last.max() < 1.15 * mean and last.min() > 0.85 * mean
-    assert torch.equal(weight, router.gate.weight)  # no weight moved, no loss was needed
-
-
 def test_gradients_reach_experts_and_gate_and_leave_the_bias():
     layer, x, tokens = made(V3, seed=7)
     layer(x, tokens).square().sum().backward()
