@@ -121,8 +121,8 @@ for name, half in {"FFN": ffn_half, "attention": attention_half}.items():
 # stream. This form is called SwiGLU.
 #
 # Two numbers multiplied can become very large. In a model that computes in 8 or 4 bits
-# one such spike spoils its neighbours. So V4 sets a limit of 10, before the product:
-# the gate is cut from above, the up on both sides.
+# one such spike spoils its neighbours (chapter 11 shows how). So V4 sets a limit of 10,
+# before the product: the gate is cut from above, the up on both sides.
 
 # %%
 from tinymodels.ffn import swiglu
@@ -456,6 +456,43 @@ plot.show(fig, alt="A grid of eleven tokens by sixteen experts, dark where the s
 # Each row is one token, and its two weights add up to 1.5, V4's scale. Every token goes
 # its own way: the router, like the FFN, looks at one token alone.
 #
+# The rest of the layer is ten lines: each expert that was chosen runs on its tokens,
+# and what it says is added up, with the router's weights. The matrices of all experts
+# lie stacked, one behind the other.
+
+# %%
+def one_after_another(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF):
+    y_NX = torch.zeros_like(x_NX)
+    for e in experts_Nk.unique().tolist():
+        token, choice = (experts_Nk == e).nonzero(as_tuple=True)
+        x_nX = x_NX[token]
+        inner_nF = swiglu(x_nX @ gate_EFX[e].T, x_nX @ up_EFX[e].T)
+        said_nX = weights_Nk[token, choice, None] * (inner_nF @ down_EXF[e].T)
+        y_NX.index_add_(0, token, said_nX)
+    return y_NX
+
+
+stacked = [torch.randn(17, *shape, generator=draw).to(model.device) / 8
+           for shape in ((24, 64), (24, 64), (64, 24))]  # gate, up, down
+routed_nX = one_after_another(x_nX, experts_nk, weights_nk, *stacked)
+always_n1, one_n1 = torch.full_like(experts_nk[:, :1], 16), torch.ones(len(x_nX), 1)
+shared_nX = one_after_another(x_nX, always_n1, one_n1.to(model.device), *stacked)
+y_nX = routed_nX + shared_nX
+
+# %% [markdown]
+# Expert 16 here is the shared one: every token goes there, with weight 1. Check one
+# token by hand. "key" is token 4.
+
+# %%
+token = x_nX[4]
+by_hand = 0
+for expert, weight in [*zip(experts_nk[4].tolist(), weights_nk[4].tolist()), (16, 1.0)]:
+    gate, up, down = (matrix[expert] for matrix in stacked)
+    by_hand = by_hand + weight * (down @ swiglu(gate @ token, up @ token))
+    print(f"expert {expert:2}, weight {weight:.2f}")
+print("the same:", torch.allclose(by_hand, y_nX[4], atol=1e-5))
+
+# %% [markdown]
 # What does it buy? Compare what a model *has* with what one token *meets*. V4.1-Flash
 # has 1 shared and 384 routed experts in each of 40 layers, and chooses 6.
 #
@@ -576,24 +613,11 @@ for step in (0, 10, 20, 40):
 # ## Many small products
 #
 # Experts save arithmetic. They do not save time by themselves. A GPU is fast at one
-# large matrix product, and slow at starting many small ones. Here is the plain way, one
-# expert after another.
+# large matrix product, and slow at starting many small ones. The plain way, one expert
+# after another, starts many. Take 200 tokens of the last batch.
 
 # %%
-def one_after_another(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF):
-    y_NX = torch.zeros_like(x_NX)
-    for e in experts_Nk.unique().tolist():
-        token, choice = (experts_Nk == e).nonzero(as_tuple=True)
-        x_nX = x_NX[token]
-        inner_nF = swiglu(x_nX @ gate_EFX[e].T, x_nX @ up_EFX[e].T)
-        said_nX = weights_Nk[token, choice, None] * (inner_nF @ down_EXF[e].T)
-        y_NX.index_add_(0, token, said_nX)
-    return y_NX
-
-
-draw = torch.Generator().manual_seed(4)
-matrices = [torch.randn(16, *size, generator=draw).to(model.device) / 8
-            for size in ((24, 64), (24, 64), (64, 24))]
+matrices = [matrix[:16] for matrix in stacked]  # the routed experts
 x_NX = batches[-1][:200]
 routing = router(x_NX)
 chosen = (routing.experts_BTk, routing.weights_BTk)
