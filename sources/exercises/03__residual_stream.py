@@ -29,7 +29,7 @@ from grading import check, hint
 #
 # The norm is RMSNorm. For each token alone:
 #
-# $$\text{norm}(x) = \frac{\text{weight} \cdot x}{\sqrt{\text{mean}(x^2) + \text{eps}}}$$
+# > norm(x) = weight × x / √(mean of x² + eps)
 #
 # The stream that comes in still belongs to the caller: do not change it in place.
 
@@ -116,8 +116,8 @@ check("03.2", patched_run)
 #
 # 1. softmax of each row, then add `eps` to every entry;
 # 2. the first turn: divide each column by (its sum + eps);
-# 3. each further turn: divide each row by (its sum + eps), then each column by (its sum
-#    + eps).
+# 3. each further turn: the same with each row, by (its sum + eps), and then again with
+#    each column.
 #
 # So `iterations` turns have the columns done `iterations` times and the rows once less.
 # In `logits_BTNN` the last axis runs along a row: entry [i, j] stands in row i.

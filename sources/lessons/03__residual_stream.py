@@ -223,13 +223,11 @@ predict("03-b", guess, answer=sum(share > 0.5 for share in turned.values()))
 # depends on them. The fact "the key" passes through that one piece; what the earlier
 # layers do is the same in both texts, or happens at other tokens.
 #
-# Is this so in every model, or luck? Here is every model of this kind that comes with
-# the course, each trained from other random numbers.
+# Is this so, or luck? The same model, trained from other random numbers on other texts:
 
 # %%
-for name in checkpoints.available():
-    if not name.startswith("tiny_v1-text"):
-        continue
+for seed in (0, 1):
+    name = f"tiny_v1-text-seed{seed}"
     model = checkpoints.load(name).requires_grad_(False)
     elsewhere = contributions(model, many.swapped_BT)
     turned = {
