@@ -5,6 +5,10 @@ the same logits; then both read the same prompt and write the same number of tok
 so that a busy machine slows both alike. Reported are medians. transformers runs as it comes: its
 default attention and experts, its own cache, no gradient. `--clock cpu` counts the CPU seconds of
 this process instead of those on the wall: what other programs do then matters less.
+
+Where our time goes when one token is written (each part left out in turn, one thread): attention
+55 %, half of it for making queries and rows; router, experts and the shared expert 40 %. It is
+some 800 small tensor operations, and starting one costs more than its arithmetic.
 """
 
 import argparse
