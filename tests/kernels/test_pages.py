@@ -104,7 +104,7 @@ def test_offsets_beyond_two_to_the_31(tmp_path, draw, reference):
         view = flat.as_strided((5, 7, 3, 12), (stride, 36, 12, 1))
         view.copy_(draw(seed, 5, 7, 3, 12, dtype=torch.float16))
         tensors.append(view)
-    query, table = draw(1, 2, 1, 6, 12, dtype=torch.float16), torch.tensor([[4, 0], [1, 4]])
+    query, table = draw(1, 2, 1, 6, 12, dtype=torch.float16), torch.tensor([[4, 0], [1, 4]]).int()
     with bounds.checking_overflow():
         output = decode_attention(query, *tensors, block_table=table, impl="triton")
     close(output, reference(query, *(laid_out(x, table) for x in tensors)), 3e-3)
