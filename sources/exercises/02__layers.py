@@ -2,8 +2,9 @@
 # # Exercises 02: layers
 #
 # You look into a model between its layers: first with the lens that turns a half-made
-# thought into a guess, later with a probe that asks what could be known there. You count
-# what the layers cost, and build in one layer what a stack of small ones does by folding.
+# thought into a guess, later with a probe that asks what could be known there. You
+# count what the layers cost, and build in one layer what a stack of small ones does by
+# folding.
 #
 # Replace each `...` with your code and run the cell, then run the check below it.
 # `hint("02.1")` gives a hint, and again the next one.
@@ -35,9 +36,9 @@ from grading import check, hint
 # $$\text{normed} = \frac{x}{\sqrt{\text{mean}(x^2) + 10^{-6}}} \cdot \text{gain}$$
 #
 # Two numbers say how good a guess is. The **rank** of the answer: 1 if no word has a
-# higher logit, 2 if one has. The **entropy** of the guess in bits: the sum of $-p \log_2
-# p$ over all words, with the probabilities $p$ from the softmax. It is 0 for a sure
-# guess, right or wrong.
+# higher logit, 2 if one has. The **entropy** of the guess in bits: the sum of
+# $-p \log_2 p$ over all words, with the probabilities $p$ from the softmax. It is 0 for
+# a sure guess, right or wrong.
 
 # %% exercise_id="02.1" points=3 tags=["exercise"]
 def logit_lens(
@@ -88,8 +89,8 @@ def cache_bytes(
 ) -> int:
     """Bytes of the whole cache when `batch` texts of `tokens` tokens are held.
 
-    `kv_heads[i]` is the number of kv heads of layer i. Layer i reads the keys and values
-    of layer `source[i]`; usually that is i itself. If it is not, layer i keeps none.
+    `kv_heads[i]` is the number of kv heads of layer i. Layer i reads the keys and
+    values of layer `source[i]`; usually that is i itself. If not, layer i keeps none.
     """
     ### BEGIN SOLUTION
     kept = sum(heads for i, heads in enumerate(kv_heads) if source[i] == i)
@@ -101,8 +102,8 @@ def cache_bytes(
 check("02.2", cache_bytes)
 
 # %% [markdown]
-# Try DeepSeek-V1 67B at one million tokens: `cache_bytes([8] * 95, list(range(95)), 128,
-# 1_000_000, 1, 16)`.
+# Try DeepSeek-V1 67B at one million tokens:
+# `cache_bytes([8] * 95, list(range(95)), 128, 1_000_000, 1, 16)`.
 
 # %% [markdown]
 # ## 02.3 A linear probe
@@ -153,8 +154,8 @@ check("02.3", probe)
 #
 # The tent map folds the line from 0 to 1 once: it rises to 1 at the middle and falls
 # back to 0. Folded `folds` times it goes up and down in $2^{\text{folds}}$ straight
-# pieces, all equally wide, from 0 to 1 or from 1 to 0. A stack of layers needs two units
-# a layer. Now do it in *one* layer, with as few units as you can:
+# pieces, all equally wide, from 0 to 1 or from 1 to 0. A stack of layers needs two
+# units a layer. Now do it in *one* layer, with as few units as you can:
 #
 # $$f(x) = \sum_m \text{turn}_m \cdot \text{relu}(x - \text{start}_m)$$
 #
