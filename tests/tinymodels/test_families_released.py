@@ -111,6 +111,12 @@ RELEASED = {
     "deepseek-moe-16b": (
         shapes(28, 16, 16, 2048, model_type="deepseek"), 28 * 2 * 16 * 128 * 2, 0, 0,
     ),
+    "deepseek-vl2-tiny": (
+        {"model_type": "deepseek_vl_v2", "language_config": shapes(
+            12, 10, 10, 1280, model_type="deepseek_v2", use_mla=False, kv_lora_rank=None,
+            q_lora_rank=None, qk_nope_head_dim=0, qk_rope_head_dim=0, v_head_dim=0)},
+        12 * 2 * 10 * 128 * 2, 0, 0,
+    ),
     "glm-5": (
         shapes(78, 64, 64, 6144, model_type="glm_moe_dsa", kv_lora_rank=512, qk_rope_head_dim=64,
                index_n_heads=32, index_head_dim=128),

@@ -4,7 +4,7 @@ import math
 
 from ..config import MLA, Dense, Indexer, Layer, ModelConfig, MoE, Rope, Yarn
 from .fields import Fields
-from .plain import Defaults, model
+from .plain import Defaults, full, model
 
 EXPERT_FIELDS = (
     "intermediate_size",
@@ -60,6 +60,9 @@ def _latent(scoring: str, context: int, indexed: bool = False, halves: bool = Fa
     """
 
     def read(fields: Fields) -> ModelConfig:
+        if not fields.flag("use_mla", default=True):
+            fields.note("use_mla is false: keys and values are kept, not a latent")
+            return full(Defaults(context))(fields)
         base, yarn = read_yarn(fields)
         rope_dim = fields.integer("qk_rope_head_dim", default=64)
         interleaved = fields.flag("rope_interleave", default=True)
