@@ -2,11 +2,12 @@
 # # 03 · The residual stream
 #
 # *60 minutes, and 30 more for the second path.* You have built attention and its cache
-# ([chapter 01](01__attention.ipynb)), and stacked layers of it. Here you look at what
-# runs past all layers: one list of numbers for each token, to which every layer only
-# *adds*. You take it apart into what each layer put there, find the one piece that
-# carries an answer, and move that piece from one text into another. Later chapters
-# change what a layer keeps; none of them keeps this.
+# ([chapter 01](01__attention.ipynb)), and looked between the layers ([chapter
+# 02](02__layers.ipynb)). Here you look at what runs past all layers: one list of
+# numbers for each token, to which every layer only *adds*. You take it apart into what
+# each layer put there, find the one piece that carries an answer, and move that piece
+# from one text into another. Later chapters change what a layer keeps; none of them
+# keeps this.
 #
 # **Objectives.** After this chapter you can
 #
