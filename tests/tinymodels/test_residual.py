@@ -160,3 +160,15 @@ def test_sinkhorn_of_many_tokens_is_that_of_few(monkeypatch, iterations, spread)
         found.append((comb.detach(), *torch.autograd.grad((comb * toward).sum(), leaf)))
     for many, few in zip(*found, strict=True):
         assert (many - few).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0, 9.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sinkhorn_of_one_token_is_that_of_two(spread, dtype):
+    for seed in range(5):
+        one = (spread * draw(1, 1, N, N, seed=seed)).to(dtype)
+        got, (want, _) = (
+            sinkhorn(one, 20, 1e-6)[0, 0],
+            sinkhorn(one.expand(1, 2, N, N), 20, 1e-6)[0],
+        )
+        assert (got - want).abs().max() < 8 * torch.finfo(dtype).eps
