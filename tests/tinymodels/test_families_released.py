@@ -141,6 +141,10 @@ def test_released(name):
 
 
 REFUSED = {
+    "a text for a number, though unused": (
+        shapes(2, 4, 2, 64, model_type="qwen2", use_sliding_window=False, sliding_window="4096"),
+        "sliding_window is '4096'; it must be an integer",
+    ),
     "kv heads that do not divide": (
         shapes(12, 12, 5, 768, model_type="glm4_moe"), "5; it must divide the 12 query heads",
     ),

@@ -157,6 +157,8 @@ def switched(default: Defaults, slides: Callable[[int, int], bool], first: int |
         count = layer_count(fields, default)
         kinds = layer_kinds(fields, count, ("full_attention", "sliding_attention"))
         window = None
+        for name in ("sliding_window", "max_window_layers"):  # a slip is one though unused
+            fields.optional(name, least=0)
         if fields.flag("use_sliding_window", default=False):
             window = fields.optional("sliding_window", default=default.window)
             start = 0
