@@ -654,24 +654,32 @@ print(f"{products.count} products are started for {used} experts")
 # matrices it needs. This is a **grouped** matrix product.
 
 # %%
-from kernels import backend, moe_experts
+from kernels import backend, bounds, moe_experts
 
 impl = "triton" if backend.current().runs_triton else "torch"
-grouped_NX = moe_experts(x_NX, *chosen, *matrices, impl=impl)
-print("launches:", moe_experts.launches)
+with bounds.counting() as counted:
+    grouped_NX = moe_experts(x_NX, *chosen, *matrices, impl=impl)
 print("same as one after another:", torch.allclose(grouped_NX, plain_NX, atol=1e-4))
 
+formula = moe_experts.traffic(tokens=200, top_k=2, width=64, ffn=24, loads=loads,
+                              block=32, parts=(1, 2), itemsize=4)
+print(f"formula: {moe_experts.launches} launches, {formula['bytes_read']:,} bytes read")
+if backend.current().name == "interpret":
+    print(f"counted: {counted.launches} launches, {counted.bytes_read:,} bytes read")
+
+# %% [markdown]
+# The blocks have a price. Count the rows that are computed for nothing.
+
+# %%
 for block in (1, 8, 16, 32, 64):
     real, empty = sum(loads), moe_experts.padding(loads, block)
     print(f"blocks of {block:2}: {empty:3} empty rows beside {real} real ones,"
           f" {empty / (real + empty):3.0%} of the work for nothing")
 
 # %% [markdown]
-# That is the price of blocks: an expert's last block is seldom full, and its missing
-# rows are computed for nothing. Large blocks suit the chip's matrix units, small ones
-# waste less. So the kernel (`kernels/moe_experts.py`) takes blocks about as large as
-# the mean load. The tests count its loads and stores one by one, and they are what the
-# formula below says.
+# An expert's last block is seldom full. Large blocks suit the chip's matrix units,
+# small ones waste less. So the kernel (`kernels/moe_experts.py`) takes blocks about as
+# large as the mean load: 32 rows for our 25.
 #
 # The other cost is reading. An expert's matrices must be fetched from memory even for a
 # single token. Here is what one layer of V4.1 reads and computes, for more and more
