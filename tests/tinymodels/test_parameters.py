@@ -225,8 +225,21 @@ def test_work_from_4k_to_1m():
         n: ledger.decode_flops(n, M1) / ledger.decode_flops(n, K4)
         for n in ("deepseek-v3", "deepseek-v4-flash")
     }
-    assert growth["deepseek-v3"] == pytest.approx(166.5, abs=0.1)
-    assert growth["deepseek-v4-flash"] == pytest.approx(3.71, abs=0.01)
+    assert round(growth["deepseek-v3"], 2) == 166.46
+    assert round(growth["deepseek-v4-flash"], 2) == 3.71
+
+
+def test_work_without_what_groups_are_pooled_from():
+    """The other natural count: the compressors' projections left out (FP8, as linear layers)."""
+
+    def work(name, n):
+        pooled = (w for _, w in ledger.weights(name) if "compressor" in w.name and w.is_matrix)
+        return ledger.decode_flops(name, n) - sum(w.active_count for w in pooled)
+
+    near, far = (work("deepseek-v4.1-flash", n) for n in (K4, M1))
+    assert (round(near / 1e9, 1), round(far / 1e9, 1)) == (19.9, 25.3)
+    name = "deepseek-v4-flash"
+    assert round(work(name, M1) / work(name, K4), 2) == 3.76
 
 
 def test_parts_of_the_work_of_v3():
