@@ -166,6 +166,8 @@ def _explained(seen: Mistakes, room: Class) -> str:
             if not (who := seen.who(name, id)):
                 continue
             message = html.escape(seen.message(name, id))
+            if not seen.is_named(name):
+                message = f"For example: {message}"
             students = html.escape(", ".join(who))
             items.append(
                 f"<dt>{id}, {html.escape(name.replace('_', ' '))} ({len(who)})</dt>"

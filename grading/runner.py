@@ -201,15 +201,12 @@ class _Grading:
         exercise = self.exercises[step.exercise_id]
         token, begin = secrets.token_hex(16), time.monotonic()
         evidence = str(self.box.folder / f"seen-{token[:8]}.json")
-        self.box.run(
-            "from grading.graded import GradedCheck as check; "
-            f"check = check({self.course.checks!r}, {self.seeds!r})",
-            GIVEN_SECONDS,
-        )
+        graded = "__import__('grading.graded').graded.GradedCheck"
         ran = self.box.run(
-            step.source, exercise.seconds + CHECK_SLACK,
+            f"check = {graded}({self.course.checks!r}, {self.seeds!r})\n{step.source}",
+            exercise.seconds + CHECK_SLACK,
             f"check.write({exercise.id!r}, {token!r}, {evidence!r})",
-        )  # fmt: skip
+        )
         row = self._outcome(exercise, ran, evidence, token, note)
         if ran.status in ("died", "timeout"):
             self._replay()

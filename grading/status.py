@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grading import progress
 from grading.checks import EXERCISES
+from grading.exercise import Exercise
 
 _ORDER = ("passed", "partly")
 
@@ -11,6 +12,7 @@ _ORDER = ("passed", "partly")
 def status_lines() -> list[str]:
     """The best outcome of each exercise so far, tries and hints used."""
     lines = []
+    width = max(len(_name(exercise)) for exercise in EXERCISES)
     for exercise in EXERCISES:
         checks = list(progress.events("check", exercise.id))
         best = _best([event.get("status", "") for event in checks])
@@ -21,10 +23,13 @@ def status_lines() -> list[str]:
         facts = [f"{earned:g}/{exercise.points:g} points"] if exercise.points else []
         facts += [f"{tries} {'try' if tries == 1 else 'tries'}"] if tries else []
         facts += [f"{hints} {'hint' if hints == 1 else 'hints'}"] if hints else []
-        optional = " (optional)" if exercise.optional else ""
-        name = f"{exercise.title}{optional}"
-        lines.append(f"{exercise.id}  {best:13}  {name:48}  {', '.join(facts)}".rstrip())
+        name = _name(exercise).ljust(width)
+        lines.append(f"{exercise.id}  {best:13}  {name}  {', '.join(facts)}".rstrip())
     return lines
+
+
+def _name(exercise: Exercise) -> str:
+    return f"{exercise.title}{' (optional)' if exercise.optional else ''}"
 
 
 def _best(statuses: list[str]) -> str:

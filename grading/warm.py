@@ -92,8 +92,9 @@ class Warm:
         self.close()
         self.folder = tempfile.mkdtemp(prefix="course-grader-")
         command = [sys.executable, "-m", "grading.warm_process", self.checks]
-        # numpy's threads do not survive a fork; torch starts its own later, in the fork.
-        environment = self.environment() | {"HOME": self.folder, "OPENBLAS_NUM_THREADS": "1"}
+        # Threads do not survive a fork, so none are started here; kernels have theirs.
+        one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        environment = self.environment() | one | {"HOME": self.folder}
         with open(f"{self.folder}/stderr.txt", "wb") as errors:
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdin=subprocess.PIPE, text=True,

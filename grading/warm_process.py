@@ -140,6 +140,9 @@ def _become_kernel(folder: Path, environment: dict[str, str]) -> NoReturn:
         os.closerange(3, 256)  # the pipes to the grader are none of its business
         sys.stdin, sys.stdout, sys.stderr = (open(fd, mode) for fd, mode in ((0, "r"), (1, "w"),
                                                                             (2, "w")))  # fmt: skip
+        if torch := sys.modules.get("torch"):  # it was imported when one thread was asked for
+            asked = environment.get("OMP_NUM_THREADS", "")
+            torch.set_num_threads(int(asked) if asked.isdigit() else os.cpu_count() or 1)
         from grading import boxed_kernel
 
         sys.argv = ["kernel", "-f", str(folder / "connection.json"),

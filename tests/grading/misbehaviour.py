@@ -114,6 +114,8 @@ IN_THE_CELL = (
     Fixture("a syntax error", "error", 0, "SyntaxError", cell="def double_{n}(number) return 2"),
     Fixture("an error below a right function", "passed", 1,
             cell="def double_{n}(number):\n" + RIGHT + "\nassert False"),
+    Fixture("the check called, and its result used, above the function", "passed", 1,
+            cell="assert check('90.1', 3).status == 'error'\ndef double_{n}(number):\n" + RIGHT),
     Fixture("a check of one's own that says `passed`", "wrong", 0, "is expected",
             cell="check = lambda *a: 'passed'\ndef double_{n}(number):\n    return 98"),
     Fixture("the check's modules patched", "wrong", 0, "is expected",
