@@ -27,19 +27,22 @@ from tinymodels import widgets
 CELLS = (
     "from tinymodels.presets import tiny_v1\n"
     "from tinymodels.transformer import Transformer\n"
-    "from tinymodels.widgets import BytesExplorer, Ladder, XRay, ledger_widget, record\n"
+    "from tinymodels.widgets import BytesExplorer, Ladder, LogitLens, XRay\n"
+    "from tinymodels.widgets import ledger_widget, lens_reading, record\n"
     "model = Transformer(tiny_v1())\n"
     "trace = record(model, range(1, 9), new=9)",
     "explorer = BytesExplorer(); explorer",
     "ladder = Ladder(); ladder",
     "xray = XRay(trace); xray",
+    "lens = LogitLens([lens_reading(model, range(1, n)) for n in (9, 6)]); lens",
     'ledger = ledger_widget(through="12"); ledger',
 )
-NAMES = ("explorer", "ladder", "xray", "ledger")
+NAMES = ("explorer", "ladder", "xray", "lens", "ledger")
 TITLES = (
     "Bytes explorer",
     "The ladder: from 389,120 bytes a token to 890",
     "Cache X-ray",
+    "Logit lens",
     "The ledger, through chapter 12",
 )
 ID = "kvc-[a-z0-9]{6,}"  # made anew each time something is drawn
@@ -252,4 +255,5 @@ def test_saved_cells_hold_a_picture_and_its_words(opened):
         (output,) = outputs
         assert {"text/plain", "text/html", "image/png"} <= set(output["data"])
         text = output["data"]["text/plain"]
-        assert "bytes" in json.dumps(text) and "object at 0x" not in json.dumps(text)
+        assert any(word in json.dumps(text) for word in ("bytes", "rank"))
+        assert "object at 0x" not in json.dumps(text)
