@@ -28,6 +28,7 @@ KERNELS = (
     "group_pool",
     "hyper_connection",
     "sparse_attention",
+    "sparse_attention_fp4",
     "moe_experts",
 )
 

@@ -141,12 +141,12 @@ def twin(query_BTHD, call: Call, scale, value_dim, numbers_of=(torch.Tensor.to,)
 
 
 @triton.jit
-def _sink_or_nothing(sink, sink_h, head, split, HEADS: tl.constexpr, BLOCK_H: tl.constexpr):
+def _sink_or_nothing(sink, head, split, HEADS: tl.constexpr, BLOCK_H: tl.constexpr):
     """Maximum and sum before any entry: the sink in the first split, else of nothing."""
     highest_H = tl.full([BLOCK_H], -float("inf"), tl.float32)
     if sink is not None:
         head_H = head + tl.arange(0, BLOCK_H)
-        highest_H = tl.load(sink + head_H * sink_h, mask=head_H < tl.where(split == 0, HEADS, 0),
+        highest_H = tl.load(sink + head_H, mask=head_H < tl.where(split == 0, HEADS, 0),
                             other=-float("inf")).to(tl.float32)
     return highest_H, tl.where(highest_H == -float("inf"), 0.0, 1.0)
 
@@ -162,36 +162,37 @@ def _window_range(lengths, batch, token, tokens, rows, reach):
 
 
 @triton.jit
-def _add_block(score_HS, there_S, value_SV, highest_H, total_H, output_HV):
-    """A block of the list into the running maximum, sum and output."""
+def _weigh_block(score_HS, there_S, highest_H, total_H):
+    """The weights of a block of the list, and what the running maximum and sum become; sums
+    before it shrink by the last of the four."""
     score_HS = tl.where(there_S[None, :], score_HS, -float("inf"))
     higher_H = tl.maximum(highest_H, tl.max(score_HS, 1))
     # Nothing may be there yet: -inf minus -inf is NaN, so such a maximum counts as 0.
     base_H = tl.where(higher_H == -float("inf"), 0.0, higher_H)
     shrink_H = tl.exp(highest_H - base_H)
     weight_HS = tl.exp(score_HS - base_H[:, None])
-    total_H = total_H * shrink_H + tl.sum(weight_HS, 1)
-    output_HV = tl.dot(weight_HS.to(value_SV.dtype), value_SV, output_HV * shrink_H[:, None],
-                       input_precision="ieee")
-    return higher_H, total_H, output_HV
+    return weight_HS, higher_H, total_H * shrink_H + tl.sum(weight_HS, 1), shrink_H
 
 
 @triton.jit
-def _store_split(partial, partial_lse, at, head, highest_H, total_H, output_HV,
+def _share_and_lse(highest_H, total_H):
+    """What sums are multiplied by at the end, and the log-sum-exp. Nothing there: a total of
+    0, an output of 0 and a log-sum-exp of -inf."""
+    some_H = total_H > 0
+    total_H = tl.where(some_H, total_H, 1.0)
+    return 1 / total_H, tl.where(some_H, highest_H + tl.log(total_H), -float("inf"))
+
+
+@triton.jit
+def _store_split(partial, partial_lse, at, head, lse_H, output_HV,
                  HEADS: tl.constexpr, VALUE: tl.constexpr,
                  BLOCK_H: tl.constexpr, BLOCK_V: tl.constexpr):
     """What a program found: the output, and its log-sum-exp if splits are to be merged."""
-    # Nothing there: a total of 0, an output of 0 and a log-sum-exp of -inf.
-    some_H = total_H > 0
-    total_H = tl.where(some_H, total_H, 1.0)
-    share_H = 1 / total_H
     member_H, number_V = tl.arange(0, BLOCK_H), tl.arange(0, BLOCK_V)
     at = at * HEADS + head
-    tl.store(partial + at * VALUE + member_H[:, None] * VALUE + number_V[None, :],
-             (output_HV * share_H[:, None]).to(partial.dtype.element_ty),
+    tl.store(partial + at * VALUE + member_H[:, None] * VALUE + number_V[None, :], output_HV,
              mask=(member_H[:, None] < HEADS - head) & (number_V[None, :] < VALUE))
     if partial_lse is not None:
-        lse_H = tl.where(some_H, highest_H + tl.log(total_H), -float("inf"))
         tl.store(partial_lse + at + member_H, lse_H, mask=member_H < HEADS - head)
 
 
@@ -210,15 +211,19 @@ def _attend_rows(
         row_SR = tl.load(row_S[:, None] + number_R[None, :] * number_d,
                          mask=there_S[:, None] & (number_R[None, :] < VALUE + TAIL), other=0.0)
         score_HS = tl.dot(query_HR, tl.trans(row_SR), score_HS, input_precision="ieee")
-    return _add_block(score_HS * scale, there_S, row_SV, highest_H, total_H, output_HV)
+    weight_HS, highest_H, total_H, shrink_H = _weigh_block(score_HS * scale, there_S, highest_H,
+                                                           total_H)
+    output_HV = tl.dot(weight_HS.to(row_SV.dtype), row_SV, output_HV * shrink_H[:, None],
+                       input_precision="ieee")
+    return highest_H, total_H, output_HV
 
 
 @triton.jit
 def _attend_chosen(
     query, entry, index, window, lengths, sink, partial, partial_lse,
     scale, tokens, entries, chosen, rows, reach, splits,
-    entry_b, entry_s, entry_d, index_b, index_t, index_k,
-    window_b, window_w, window_d, sink_h,
+    entry_b, entry_s, entry_d,
+    window_b, window_w, window_d,
     HEADS: tl.constexpr, VALUE: tl.constexpr, TAIL: tl.constexpr,
     BLOCK_H: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_R: tl.constexpr,
 ):
@@ -254,7 +259,7 @@ def _attend_chosen(
         query_HR = tl.load(query + member_H1 * (VALUE + TAIL) + number_R[None, :],
                            mask=(member_H1 < HEADS - head) & (number_R[None, :] < VALUE + TAIL),
                            other=0.0)
-    highest_H, total_H = _sink_or_nothing(sink, sink_h, head, split, HEADS, BLOCK_H)
+    highest_H, total_H = _sink_or_nothing(sink, head, split, HEADS, BLOCK_H)
     output_HV = tl.zeros([BLOCK_H, BLOCK_V], tl.float32)
     if window is not None:
         for block in range(begin, tl.minimum(end, near)):
@@ -264,16 +269,18 @@ def _attend_chosen(
                 row_S < last, query_HV, query_HR, scale, highest_H, total_H, output_HV,
                 VALUE, TAIL, BLOCK_V, BLOCK_R)
     if index is not None:
-        list_at = index + batch * index_b + token.to(tl.int64) * index_t
+        index += at * chosen
         for block in range(tl.maximum(begin, near) - near, end - near):
             place = block * BLOCK_S + place_S
-            row_S = tl.load(list_at + place.to(tl.int64) * index_k, mask=place < chosen, other=-1)
+            row_S = tl.load(index + place, mask=place < chosen, other=-1)
             highest_H, total_H, output_HV = _attend_rows(
                 entry + batch * entry_b + row_S.to(tl.int64) * entry_s, entry_d,
                 (row_S >= 0) & (row_S < entries), query_HV, query_HR, scale, highest_H, total_H,
                 output_HV, VALUE, TAIL, BLOCK_V, BLOCK_R)
 
-    _store_split(partial, partial_lse, at * splits + split, head, highest_H, total_H, output_HV,
+    share_H, lse_H = _share_and_lse(highest_H, total_H)
+    output_HV = (output_HV * share_H[:, None]).to(partial.dtype.element_ty)
+    _store_split(partial, partial_lse, at * splits + split, head, lse_H, output_HV,
                  HEADS, VALUE, BLOCK_H, BLOCK_V)
 
 
@@ -287,8 +294,7 @@ def _launch(query_BTHD, call: Call, scale, value_dim, splits):
     _attend_chosen[(B * T * splits * -(-H // blocks["BLOCK_H"]),)](
         query_BTHD.contiguous(), call.entry_BSD, call.index_BTk, call.window_BWD, call.lengths_B,
         call.sink_H, partial, partial_lse, scale, T, S, k, W, call.reach, splits,
-        *strides(call.entry_BSD, 3), *strides(call.index_BTk, 3),
-        *strides(call.window_BWD, 3), *strides(call.sink_H, 1),
+        *strides(call.entry_BSD, 3), *strides(call.window_BWD, 3),
         HEADS=H, VALUE=value_dim, TAIL=D - value_dim, **blocks)
     if partial_lse is not None:
         merge(partial, partial_lse, output, splits)

@@ -55,6 +55,7 @@ def check_call(query, entry, index, window, window_lengths, reach, sink, splits,
         else:
             sizes |= {"S": entry.shape[1], "k": index.shape[2]}
             _check_values(index, sizes["S"])
+            index = index.contiguous()
     if window is not None:
         _check_rows("window", "W", window, query, near)
         sizes["W"] = window.shape[1]
@@ -72,6 +73,7 @@ def check_call(query, entry, index, window, window_lengths, reach, sink, splits,
     if splits is not None and (not isinstance(splits, int) or splits < 1):
         raise ValueError(f"splits is {splits!r}; expected None or a whole number of at least 1")
     reach = W if reach is None else min(reach, W)
+    sink = None if sink is None else sink.contiguous()
     return Call(sizes, entry, index, window, lengths_B, reach, sink)
 
 
