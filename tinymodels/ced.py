@@ -11,8 +11,8 @@ The replay is exact where the decoder begins with the text. In a longer prompt i
 see no window before them: an approximation, which `prefill(..., exact=True)` goes without.
 
 A cache that was filled from a stored prefix has far entries but no windows. `resume` runs the
-prefix's last W tokens through the encoder again to rebuild them. It reads the far entries and
-never writes one.
+prefix's last W tokens through the encoder again (V4, which has no halves: through all layers) to
+rebuild them, and what V4's next groups overlap. It reads the far entries and never writes one.
 """
 
 from dataclasses import replace
@@ -52,13 +52,20 @@ def prefill(
 
 @torch.no_grad()
 def resume(model, prefix_BT: Int[Tensor, "B T"], cache: ModelCache) -> None:
-    """Rebuild the encoder's windows over a cache that holds the far entries of `prefix_BT`.
+    """Rebuild the windows over a cache that holds the far entries of `prefix_BT`: V4.1's in the
+    encoder, V4's in all layers.
 
-    The prompt is then continued with `prefill`. Errors: ValueError if the model has no decoder
-    half, or if the prefix is not as long as what is cached; the cache is unchanged then.
+    The prompt is then continued with `prefill`. Exact for a prefix of at most W tokens, like the
+    replay of a decoder; beyond, the first tokens that are run again see no window before them.
+    Errors: ValueError if a layer has no window, or if the prefix is not as long as what is
+    cached; the cache is unchanged then.
     """
-    if model.config.decoder_start is None:
-        raise ValueError(f"{model.config.name} has no decoder half; resume is for CED models")
+    for layer in cache.layers:
+        if layer.window is None:
+            raise ValueError(
+                f"layer {layer.plan.layer} of {model.config.name} has no window to rebuild; "
+                "resume is for V4 and V4.1"
+            )
     model.check_tokens(prefix_BT)
     model.check_cache(cache)
     cache.check_room(prefix_BT.shape[0], 0)
@@ -72,7 +79,10 @@ def resume(model, prefix_BT: Int[Tensor, "B T"], cache: ModelCache) -> None:
         layer.window.restart(start)
     cache.pending = None
     with cache.writing(0):
-        _encode(model, step, cache)
+        if model.config.decoder_start is None:
+            model.run(range(len(model.layers)), model.open(step), step, cache)
+        else:
+            _encode(model, step, cache)
 
 
 class Pending(NamedTuple):

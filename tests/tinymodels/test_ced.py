@@ -196,9 +196,9 @@ def test_bad_chunks_leave_the_cache():
     model.prefill(tokens_of(3), memory)
 
 
-def test_resume_is_for_ced_models():
+def test_resume_is_for_models_with_windows():
     model = Transformer(tiny_v1())
-    with pytest.raises(ValueError, match="tiny_v1 has no decoder half"):
+    with pytest.raises(ValueError, match="layer 0 of tiny_v1 has no window to rebuild"):
         ced.resume(model, tokens_of(3), model.new_cache(2, 3))
 
 

@@ -181,10 +181,14 @@ def test_a_prefix_that_does_not_fit_is_refused():
         model(tokens_of(1), memory)
 
 
-def test_groups_that_overlap_are_not_continued():
-    model = Transformer(tiny_v4())
-    with pytest.raises(ValueError, match="layer 2 of tiny_v4 pools groups that overlap"):
-        model.new_cache(2, 9).adopt(model.new_cache(2, 9), 0)
+def test_groups_that_overlap_need_a_window_that_reaches_back():
+    config = tiny_v4()
+    short = [
+        replace(layer, attention=replace(layer.attention, window=3)) for layer in config.layers
+    ]
+    model = Transformer(config.with_(layers=tuple(short)))
+    with pytest.raises(ValueError, match="layer 2 of tiny_v4 pools groups of 4 that overlap"):
+        model.new_cache(2, 32).adopt(model.new_cache(2, 32), 0)
 
 
 def test_models_without_windows_need_no_replay():

@@ -169,16 +169,21 @@ class CSA(Sliding):
         if len(positions_G):
             turn = turn_of(self.config.rope, positions_G, entry_BGD.dtype)
             entry_BGD = rotate_tail(entry_BGD, turn)
-        return entry_BGD if cache is None else groups.extend(cache.main, entry_BGD)
+        return entry_BGD if cache is None else self._kept(cache.main, entry_BGD, step)
 
     def ask(self, x_BTX, latent_BTC, step: Step, cache=None) -> Asked:
         """What the indexer's scores of all complete groups are made of."""
         key_BSD = self.indexer.keys(x_BTX, step, self._state(cache)[1])
         query_BTID = self.indexer.queries(latent_BTC, step)
         if cache is not None:
-            key_BSD = groups.extend(cache.index, key_BSD)
+            key_BSD = self._kept(cache.index, key_BSD, step)
             query_BTID = groups.as_stored(cache.index, query_BTID)
         return Asked(query_BTID, self.indexer.weights(x_BTX), key_BSD)
+
+    def _kept(self, store, new_BGD, step: Step) -> Float[Tensor, "B S D"]:
+        """All rows, the new ones stored. A replay's were stored before: it only brings back the
+        tokens that the next group overlaps."""
+        return groups.read(store) if step.windows_only else groups.extend(store, new_BGD)
 
     def _state(self, cache) -> tuple[Tensor | None, Tensor | None]:
         """Where half-built entries wait, and half-built keys."""

@@ -206,13 +206,15 @@ class ModelCache:
 def prefix_multiple(config: ModelConfig) -> int:
     """A reusable prefix has a multiple of this many tokens: then no group is half-built.
 
-    Errors: ValueError if groups overlap (V4's CSA): such a group needs the tokens before it.
+    A group that overlaps the one before it (V4's CSA) pools tokens of the prefix, too: replaying
+    the window brings them back. Errors: ValueError if the window is too short for that.
     """
     for i, layer in enumerate(config.layers):
-        if getattr(layer.attention, "overlap", False):
+        a = layer.attention
+        if getattr(a, "overlap", False) and a.window < a.ratio:
             raise ValueError(
-                f"layer {i} of {config.name} pools groups that overlap; its far rows alone cannot "
-                "be continued"
+                f"layer {i} of {config.name} pools groups of {a.ratio} that overlap, and its "
+                f"window of {a.window} cannot bring them back"
             )
     ratios = (p.main.ratio for p in plan(config) if p.main is not None)
     return math.lcm(*ratios)
