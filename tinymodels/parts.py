@@ -40,6 +40,21 @@ def reference_block(x_BTX, attention, ffn, attention_weight_X, ffn_weight_X, eps
     return x_BTX + ffn(rms_norm(x_BTX, size, ffn_weight_X, eps))
 
 
+def reference_absorb(
+    nope_BTHD, rope_BTHR, latent_BSC, rope_BSR, up_k_HDC, up_v_HDC, scale, visible_TS
+):
+    """Absorbed attention to a latent cache (V2). `MLA` does the same; it asks this part only
+    where it is somebody's own, and where order alone says what is visible."""
+    from einops import einsum
+
+    absorbed_BTHC = einsum(nope_BTHD, up_k_HDC, "b t h d, h d c -> b t h c")
+    score_BHTS = einsum(absorbed_BTHC, latent_BSC, "b t h c, b s c -> b h t s")
+    score_BHTS = score_BHTS + einsum(rope_BTHR, rope_BSR, "b t h r, b s r -> b h t s")
+    weight_BHTS = (score_BHTS * scale).masked_fill(~visible_TS, -float("inf")).softmax(-1)
+    mixed_BTHC = einsum(weight_BHTS, latent_BSC, "b h t s, b s c -> b t h c")
+    return einsum(mixed_BTHC, up_v_HDC, "b t h c, h d c -> b t h d")
+
+
 @dataclass(frozen=True)
 class Parts:
     """One field a piece; the default is the reference."""
@@ -48,6 +63,7 @@ class Parts:
     swiglu: Callable = reference_swiglu
     sinkhorn: Callable = reference_sinkhorn
     block: Callable = reference_block
+    absorb: Callable = reference_absorb
 
     def own(self) -> tuple[str, ...]:
         """The names of the pieces that are not the reference."""

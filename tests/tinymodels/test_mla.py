@@ -12,7 +12,7 @@ from tinymodels.attention.mla import MLA, absorbing_is_cheaper, masked_softmax, 
 from tinymodels.attention.rope import rotate
 from tinymodels.config import MLA as Config
 from tinymodels.config import Rope, Yarn
-from tinymodels.parts import Parts
+from tinymodels.parts import Parts, reference_absorb
 from tinymodels.published import PUBLISHED
 from tinymodels.step import Step
 
@@ -187,3 +187,31 @@ def test_once_makes_a_thing_once_for_each_chunk():
     assert first.once(make, 5) is first.once(make, 5) is not first.once(make, 6)
     assert changed.once(make, 5) is first.once(make, 5) is not second.once(make, 5)
     assert made_for == [(0, 5), (0, 6), (3, 5)]
+
+
+# ------------------------------------------------------------------ a learner's own absorption
+
+
+@by_config
+def test_a_part_of_ones_own_is_asked_and_gives_the_same(config):
+    """Decode and a chunk after a prompt, both absorbed, from one's own function."""
+    asked = []
+
+    def own(nope, rope, *rest):
+        asked.append(nope.shape[1])
+        return reference_absorb(nope, rope, *rest)
+
+    layer, mine = made(config, 7).requires_grad_(False), MLA(WIDTH, config, Parts(absorb=own))
+    mine = mine.double().requires_grad_(False)
+    mine.load_state_dict(layer.state_dict())
+    for new in (1, 4, 12):
+        query, _ = layer.project(states(new, 8), step(new, start=12 - new))
+        _, rows = layer.project(states(12, 9), step(12))
+        layer.form, mine.form = "expanded", "absorbed"
+        torch.testing.assert_close(
+            mine.attend(query, rows), layer.attend(query, rows), rtol=0, atol=1e-10
+        )
+    assert asked == [1, 4, 12]
+    mine.form = "expanded"
+    mine.attend(query, rows)
+    assert asked == [1, 4, 12]

@@ -60,6 +60,7 @@ class MLA(nn.Module):
     def __init__(self, width: int, config: Config, parts: Parts, eps: float = 1e-6):
         super().__init__()
         self.config, self.parts, self.form = config, parts, None
+        self.own_absorb = parts.absorb if "absorb" in parts.own() else None
         self.scale = softmax_scale(config)
         yarn = config.rope.yarn
         self.rope_factor = 1.0 if yarn is None else yarn.attention_factor
@@ -106,6 +107,10 @@ class MLA(nn.Module):
         absorb = absorbing_is_cheaper(self.config, new, entries)
         if self.form is not None:
             absorb = self.form == "absorbed"
+        if absorb and visible_BTS is None and self.own_absorb is not None:
+            seen_TS = in_order(new, entries, query[0].device)
+            of_rows = rows["latent"], rows["rope"], *self.up_projections()
+            return self.output(self.own_absorb(*query, *of_rows, self.scale, seen_TS).flatten(-2))
         # One token sees all, and torch's fused kernel knows the order of a whole text.
         if visible_BTS is None and new > 1 and (absorb or new < entries):
             visible_BTS = in_order(new, entries, query[0].device)
@@ -116,7 +121,8 @@ class MLA(nn.Module):
         query, rows = self.project(x_BTX, step)
         if cache is not None:
             rows = cache.main.extend(rows)
-        if x_BTX.shape[1] == 1 and self.form != "expanded" and step.impl(x_BTX) == "triton":
+        by_kernel = self.form != "expanded" and self.own_absorb is None
+        if x_BTX.shape[1] == 1 and by_kernel and step.impl(x_BTX) == "triton":
             return self._decode(query, rows), step
         return self.attend(query, rows), step
 
