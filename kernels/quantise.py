@@ -235,7 +235,9 @@ def _unpack(
 def _options(row: Row) -> dict:
     """Sizes of a row, and how many a program takes: more in the interpreter."""
     block_n = arguments.power_of_two(row.scales)
-    held = 32_768 if backend.current().name == "interpret" else 2_048
+    held = 2_048 if row.values % row.block == 0 else 1_024  # a short block costs registers
+    if backend.current().name == "interpret":
+        held = 32_768
     return dict(VALUES=row.values, BITS=row.bits, SCALE=row.scale, SCALES=row.scales,
                 GROUP=row.block, ROPE=row.rope, SCALES_AT=row.scales_at, ROPE_AT=row.rope_at,
                 ROW=row.nbytes, BLOCK_R=max(1, held // (block_n * row.block)), BLOCK_N=block_n,
