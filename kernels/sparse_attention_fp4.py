@@ -41,6 +41,7 @@ from kernels.sparse_attention import (
 from kernels.sparse_list import (
     Call,
     SparseShape,
+    arch,
     check_call,
     check_splits,
     default_splits,
@@ -272,13 +273,15 @@ def _blocks(heads, list_length, dim, dtype):
     if backend.current().name == "interpret":
         block_s = min(arguments.power_of_two(max(list_length, 1), 16), 65536 // block_d)
         return dict(BLOCK_H=arguments.power_of_two(heads), BLOCK_S=block_s, BLOCK_D=block_d)
-    # Sizes that `python -m kernels compile` shows to fit all targets without a spill. Codes and
-    # numbers take registers beside the output, so there is room for 32 heads and not for 64:
-    # the second program of a token finds its rows in the L2 cache.
-    hip = backend.vendor() == "hip"
-    most_heads, block_s, warps, stages = (32, 16, 4, 1) if hip else (32, 16, 8, 2)
-    if dtype == torch.float32:
-        most_heads, block_s, warps, stages = 16, 16, 4 if hip else 16, 1
+    # Sizes that `python -m kernels compile` shows to fit without a spill. Codes and numbers
+    # take registers beside the output, so there is room for 32 heads (16 on an A100) and not
+    # for 64: the other programs of a token find its rows in the L2 cache.
+    if backend.vendor() == "hip":
+        most_heads, block_s, warps, stages = (16 if dtype == torch.float32 else 32), 16, 4, 1
+    elif dtype == torch.float32:  # no matrix instruction of full precision
+        most_heads, block_s, warps, stages = 16, 16, 8 if block_d <= 256 else 16, 1
+    else:
+        most_heads, block_s, warps, stages = (16, 16, 4, 2) if arch() == 80 else (32, 16, 8, 2)
     block_h = max(16, min(arguments.power_of_two(heads), most_heads))
     return dict(BLOCK_H=block_h, BLOCK_S=block_s, BLOCK_D=block_d, num_warps=warps,
                 num_stages=stages)
@@ -357,5 +360,5 @@ REAL = (
     Shape("window only", 2, 1, 64, rows=128, lengths=(128, 40), dtype=BF16),
     Shape("128 heads", 1, 1, 128, 262_144, 1_024, rows=128, dtype=BF16),
     Shape("one entry", 1, 1, 3, 1, 1, rows=1, head_dim=96, dtype=BF16),
-    Shape("fp32", 2, 1, 64, 4_096, 512, rows=128),
+    Shape("fp32", 2, 1, 64, 4_096, 512, rows=128, head_dim=256),
 )

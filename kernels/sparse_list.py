@@ -150,9 +150,14 @@ def block_sizes(dtype) -> tuple[int, int, int, int]:
 
 def roomy() -> bool:
     """Whether a program may have 160 KB of shared memory, and not 100 (of NVIDIA's chips)."""
+    return arch() in (80, 90, 100, 103)
+
+
+def arch():
+    """The chip that triton compiles for in this process: 90 is sm_90."""
     import triton
 
-    return triton.runtime.driver.active.get_current_target().arch in (80, 90, 100, 103)
+    return triton.runtime.driver.active.get_current_target().arch
 
 
 def default_splits(queries: int, heads: int, chosen: int, reach: int, value_dim: int, blocks,
