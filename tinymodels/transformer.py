@@ -260,7 +260,8 @@ class Transformer(nn.Module):
         return generate(self, tokens_BT, new, **how)
 
     def check_cache(self, cache: ModelCache) -> None:
-        """Errors: ValueError for what is no cache, or one that was made for another model."""
+        """Errors: ValueError for what is no cache, or one that was made for another model, for
+        numbers of another dtype, or on another device."""
         if not isinstance(cache, ModelCache):
             raise ValueError(f"cache is {type(cache).__name__}; make one with model.new_cache(...)")
         if cache.config is not self.config and cache.config != self.config:
@@ -269,6 +270,7 @@ class Transformer(nn.Module):
                 f"model is {self.config.name} ({len(self.config)} layers) or differs elsewhere; "
                 "make one with model.new_cache(...)"
             )
+        cache.check_numbers(self.dtype, self.device)
 
     def check_tokens(self, tokens_BT) -> None:
         if not isinstance(tokens_BT, Tensor) or tokens_BT.dtype not in (torch.int64, torch.int32):

@@ -168,6 +168,12 @@ def test_a_prefix_that_does_not_fit_is_refused():
         (stored, -2, "tokens is -2"),
         (model.new_cache(3, 9), 0, "differ in batch: 3 there, 2 here"),
         (model.new_cache(2, 9, "float32"), 0, "differ in storage"),
+        (
+            model.new_cache(2, 9, row="bf16"),
+            0,
+            r"rows: bf16 entry \(64 bytes\) there, FP8 entry \(32 \+ 1 bytes\) here",
+        ),
+        (memory, 2, "cannot adopt from itself"),
         (Transformer(tiny_v1()).new_cache(2, 9), 0, "differ in config"),
     ):
         with pytest.raises(ValueError, match=message):

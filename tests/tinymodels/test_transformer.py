@@ -6,7 +6,7 @@ import torch
 from tinymodels.cache import ModelCache
 from tinymodels.config import GQA, Dense, ModelConfig, Rope, uniform
 from tinymodels.parts import Parts
-from tinymodels.presets import tiny_v1, tiny_v2
+from tinymodels.presets import tiny_v1, tiny_v2, tiny_v3_2, tiny_v4_1
 from tinymodels.transformer import Transformer
 
 
@@ -58,6 +58,27 @@ def test_a_cache_of_another_model_is_refused_and_stays_clean(model):
     with pytest.raises(ValueError, match="cache is str; make one with"):
         model(tokens, "x")
     model(tokens, ModelCache(tiny_v1(), 2, 9))  # an equal config is the same model
+
+
+@pytest.mark.parametrize("preset", [tiny_v1, tiny_v3_2, tiny_v4_1])
+@pytest.mark.parametrize(
+    ("storage", "made_in", "used_in", "message"),
+    [
+        ("packed", torch.float32, torch.float64, "packed rows .* come back as torch.float32, the"),
+        ("packed", torch.bfloat16, torch.float32, "come back as torch.bfloat16, the model comp"),
+        ("float32", torch.bfloat16, torch.bfloat16, "float32 rows .* computes in torch.bfloat16"),
+        ("float64", torch.float32, torch.float32, "float64 rows .* computes in torch.float32"),
+    ],
+)
+def test_a_cache_for_other_numbers_is_refused(preset, storage, made_in, used_in, message):
+    model = Transformer(preset()).requires_grad_(False).to(made_in)
+    memory, tokens = model.new_cache(2, 5, storage), torch.ones(2, 3, dtype=torch.int64)
+    model = model.to(used_in)
+    for read in (model, model.prefill):
+        with pytest.raises(ValueError, match=message):
+            read(tokens, memory)
+    assert memory.length == 0 and not memory.interrupted
+    assert model(tokens, model.new_cache(2, 5)).dtype is used_in
 
 
 def test_an_interrupted_pass_cannot_be_continued_by_mistake():

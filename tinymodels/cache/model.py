@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..config import ModelConfig, RowFormat
+from ..layouts import Layout
 from ..plan import LayerPlan, plan
 from .ring import Ring
 from .rows import FLOATS, Rows, Storage
@@ -66,6 +67,11 @@ class ModelCache:
         )
 
     # ------------------------------------------------------------ what it holds
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Of every store, in order."""
+        return tuple(store.layout for layer in self.layers for store in layer.stores())
 
     def bytes(self) -> dict[str, int]:
         """Bytes in use: {global, window, open_state, total}, all sequences together.
@@ -129,6 +135,23 @@ class ModelCache:
                 f"{self.capacity}; make the cache with a larger capacity"
             )
 
+    def check_numbers(self, dtype: torch.dtype, device: torch.device) -> None:
+        """Refuse a model whose numbers are not those that the rows give back."""
+        store = next((store for layer in self.layers for store in layer.stores()), None)
+        if store is None:
+            return
+        if store.dtype != dtype:
+            raise ValueError(
+                f"the {self.storage} rows of this cache come back as {store.dtype}, the model "
+                f"computes in {dtype}; make one with model.new_cache(...), in which 'packed' rows "
+                "come back as the model's numbers"
+            )
+        if store.device != device:
+            raise ValueError(
+                f"the cache lies on {store.device}, the model on {device}; make one with "
+                "model.new_cache(...)"
+            )
+
     def check_complete(self) -> None:
         """Refuse tokens while the decoder has still to read a prompt that came before them."""
         if self.pending is not None:
@@ -168,12 +191,17 @@ class ModelCache:
 
         That is all a stored prefix holds: windows and half-built groups are empty afterwards.
         A model with windows is then made ready by `ced.resume`. Errors: ValueError, and nothing
-        is changed, if the caches differ in model, batch or storage, if there are not that many
-        tokens or no room for them, or if a group would be cut at its middle.
+        is changed, if the caches are one and the same, or differ in model, batch, storage or
+        rows, if there are not that many tokens or no room for them, or if a group would be cut
+        at its middle.
         """
-        for what in ("config", "batch", "storage"):
+        if source is self:
+            raise ValueError("a cache cannot adopt from itself; adopt into a new one")
+        for what in ("config", "batch", "storage", "layouts"):
             ours, theirs = getattr(self, what), getattr(source, what)
             if ours != theirs:
+                if what == "layouts":
+                    what, theirs, ours = "rows", *_first_that_differ(theirs, ours)
                 raise ValueError(f"the caches differ in {what}: {theirs} there, {ours} here")
         if not 0 <= tokens <= min(source.length, self.capacity):
             raise ValueError(
@@ -201,6 +229,11 @@ class ModelCache:
             for state in (c.open, c.constant):
                 if state is not None:
                     state.zero_()
+
+
+def _first_that_differ(left: tuple[Layout, ...], right: tuple[Layout, ...]) -> tuple[str, str]:
+    pairs = next((a, b) for a, b in zip(left, right, strict=True) if a != b)
+    return tuple(f"{layout.name} ({layout.terms()} bytes)" for layout in pairs)
 
 
 def prefix_multiple(config: ModelConfig) -> int:

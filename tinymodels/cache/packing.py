@@ -102,9 +102,7 @@ def unpack(
     spans = layout.offsets()
     field_bytes = {name: rows[..., start:end] for name, (start, end) in spans.items()}
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    return {
-        f.name: _decode_field(layout, f, field_bytes, wide).to(dtype) for f in layout.data
-    }
+    return {f.name: _decode_field(layout, f, field_bytes, wide).to(dtype) for f in layout.data}
 
 
 def scheme_of(layout: Layout, field: Field) -> Scheme:

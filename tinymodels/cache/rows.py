@@ -89,6 +89,10 @@ class Rows:
         return self.decode(self.encode(numbers))
 
     @property
+    def device(self) -> torch.device:
+        return next(iter(self.buffers.values())).device
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of one row, taken from the storage itself."""
         return sum(b.shape[-1] * b.element_size() for b in self.buffers.values())
