@@ -1,14 +1,16 @@
 """`python -m tinymodels bench`: speed beside transformers, on the same weights, in one run.
 
-A V3-style model of 6 layers and width 128 is made by transformers and loaded here. Both must give
-the same logits; then both read the same prompt and write the same number of tokens, turn by turn,
-so that a busy machine slows both alike. Reported are medians. transformers runs as it comes: its
-default attention and experts, its own cache, no gradient. `--clock cpu` counts the CPU seconds of
-this process instead of those on the wall: what other programs do then matters less.
+A V3-style model of 6 layers and width 128, or with `--style v4` a V4-style one with a window and
+both kinds of groups, is made by transformers and loaded here. Both must give the same logits;
+then both read the same prompt and write the same number of tokens, turn by turn, so that a busy
+machine slows both alike. Reported are medians. transformers runs as it comes: its default
+attention and experts, its own cache, no gradient. `--clock cpu` counts the CPU seconds of this
+process instead of those on the wall: what other programs do then matters less.
 
-Where our time goes when one token is written (each part left out in turn, one thread): attention
+Where our time goes when V3 writes one token (each part left out in turn, one thread): attention
 55 %, half of it for making queries and rows; router, experts and the shared expert 40 %. It is
-some 800 small tensor operations, and starting one costs more than its arithmetic.
+some 800 small tensor operations, and starting one costs more than its arithmetic. V4 needs some
+2,200: four streams are read and written twice a layer, and each row has its window and its groups.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from torch import Tensor
 from . import convert
 from .transformer import Transformer
 
-MODEL = dict(
+V3 = dict(
     vocab_size=1000,
     hidden_size=128,
     intermediate_size=384,
@@ -49,6 +51,33 @@ MODEL = dict(
     rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
     max_position_embeddings=4096,
 )
+WINDOW, CSA, HCA = (
+    "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention",
+)  # fmt: skip
+V4 = dict(
+    vocab_size=1000,
+    hidden_size=128,
+    num_hidden_layers=6,
+    layer_types=[WINDOW, WINDOW, CSA, HCA, CSA, HCA],
+    compress_rates={CSA: 4, HCA: 32},
+    sliding_window=128,
+    num_attention_heads=8,
+    head_dim=64,
+    qk_rope_head_dim=16,
+    q_lora_rank=64,
+    o_groups=2,
+    o_lora_rank=32,
+    index_n_heads=32,
+    index_head_dim=32,
+    index_topk=64,
+    hc_mult=4,
+    mlp_layer_types=["hash_moe"] * 2 + ["moe"] * 4,
+    moe_intermediate_size=64,
+    n_routed_experts=16,
+    num_experts_per_tok=4,
+    max_position_embeddings=4096,
+)
+STYLES = {"v3": V3, "v4": V4}
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 AGREE = 1e-4  # of the largest logit: more is not the same model
 
@@ -65,6 +94,7 @@ class Speed:
 class Comparison:
     """ratios: ours / theirs. agreement: the largest difference of logits over the largest logit."""
 
+    style: str
     context: int
     new: int
     rounds: int
@@ -80,14 +110,16 @@ class Comparison:
         return Speed(self.ours.prefill / self.theirs.prefill, self.ours.decode / self.theirs.decode)
 
 
-def pair():
+def pair(style: str = "v3"):
     """(transformers' model, ours), equal weights. Errors: ImportError without transformers."""
-    from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
+    import transformers
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     torch.manual_seed(0)
-    theirs = DeepseekV3ForCausalLM(DeepseekV3Config(**MODEL)).eval().requires_grad_(False)
+    made = getattr(transformers, f"Deepseek{style.upper()}Config")(**STYLES[style])
+    model = getattr(transformers, f"Deepseek{style.upper()}ForCausalLM")(made)
+    theirs = model.eval().requires_grad_(False)
     ours = Transformer(convert.config_from(theirs.config.to_dict(), "bench"))
     convert.load(ours, theirs.state_dict())
     return theirs, ours.requires_grad_(False)
@@ -130,12 +162,14 @@ def start_ours(model: Transformer, capacity: int) -> Callable[[Tensor], Tensor]:
 
 
 @torch.inference_mode()
-def compare(context: int, new: int, rounds: int, clock: str = "wall") -> Comparison:
-    """clock: a name in CLOCKS. Errors: ImportError without transformers, ValueError if the logits
-    do not agree."""
-    theirs, ours = pair()
+def compare(
+    context: int, new: int, rounds: int, clock: str = "wall", style: str = "v3"
+) -> Comparison:
+    """clock: a name in CLOCKS; style: one in STYLES. Errors: ImportError without transformers,
+    ValueError if the logits do not agree."""
+    theirs, ours = pair(style)
     draw = torch.Generator().manual_seed(1)
-    tokens_BT = torch.randint(MODEL["vocab_size"], (1, context), generator=draw)
+    tokens_BT = torch.randint(STYLES[style]["vocab_size"], (1, context), generator=draw)
     sides = {"theirs": (theirs, start_theirs), "ours": (ours, start_ours)}
     prefill, decode = ({side: [] for side in sides} for _ in range(2))
     for turn in range(rounds + 1):
@@ -155,7 +189,7 @@ def compare(context: int, new: int, rounds: int, clock: str = "wall") -> Compari
         side: Speed(context / median(prefill[side]), 1 / median(decode[side])) for side in sides
     }
     return Comparison(
-        context, new, rounds, torch.get_num_threads(), clock, float(difference),
+        style, context, new, rounds, torch.get_num_threads(), clock, float(difference),
         speed["ours"], speed["theirs"], versions(),
     )  # fmt: skip
 
@@ -167,8 +201,10 @@ def versions() -> dict[str, str]:
 def table(c: Comparison) -> str:
     """The comparison for a terminal."""
     unit = "CPU second" if c.clock == "cpu" else "second"
+    made = STYLES[c.style]
     lines = [
-        f"V3-style, {MODEL['num_hidden_layers']} layers, width {MODEL['hidden_size']}, float32, "
+        f"{c.style.upper()}-style, {made['num_hidden_layers']} layers, width "
+        f"{made['hidden_size']}, float32, "
         f"CPU, {c.threads} thread{'s' if c.threads > 1 else ''}, batch 1, context {c.context}",
         f"{f'tokens a {unit}':20}{'ours':>10}{'transformers':>15}{'ratio':>9}",
     ]
@@ -199,16 +235,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--context", type=_count, default=512, help="tokens of the prompt")
     parser.add_argument("--new", type=_count, default=32, help="tokens written a round")
     parser.add_argument("--rounds", type=_count, default=5, help="measured rounds, after one more")
+    parser.add_argument("--style", choices=STYLES, default="v3", help="whose layers")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="which seconds count")
     parser.add_argument("--json", action="store_true", help="print JSON")
     try:
         asked = parser.parse_args(arguments)
-        longest = MODEL["max_position_embeddings"]
+        longest = STYLES[asked.style]["max_position_embeddings"]
         if asked.context + asked.new > longest:
             raise ValueError(f"--context and --new together must be at most {longest} tokens")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of its own next version
-            result = compare(asked.context, asked.new, asked.rounds, asked.clock)
+            result = compare(asked.context, asked.new, asked.rounds, asked.clock, asked.style)
     except ImportError:
         print(
             "tinymodels bench: transformers is not installed; it is in the test extra: "

@@ -18,11 +18,12 @@ def transformers():
     return pytest.importorskip("transformers", reason="transformers is a test extra")
 
 
-def test_json_and_table_say_the_same_of_one_run(transformers, capsys, monkeypatch):
+@pytest.mark.parametrize("style", bench.STYLES)
+def test_json_and_table_say_the_same_of_one_run(style, transformers, capsys, monkeypatch):
     made = []
     compare = bench.compare
     monkeypatch.setattr(bench, "compare", lambda *n: made.append(compare(*n)) or made[-1])
-    assert main(["bench", *SHORT, "--json"]) == 0
+    assert main(["bench", *SHORT, "--style", style, "--json"]) == 0
     said, run = json.loads(capsys.readouterr().out), made[0]
     assert (said["context"], said["new"], said["rounds"]) == (13, 3, 1)
     assert said["agreement"] < 1e-5
@@ -30,6 +31,7 @@ def test_json_and_table_say_the_same_of_one_run(transformers, capsys, monkeypatc
         ratio = said["ours"][name] / said["theirs"][name]
         assert ratio > 0 and said["ratios"][name] == pytest.approx(ratio)
         assert f"{ratio:.2f}x" in bench.table(run)
+    assert f"{style.upper()}-style" in bench.table(run)
     assert said["versions"]["transformers"] == transformers.__version__
 
 
@@ -45,7 +47,7 @@ def test_the_clock_can_be_that_of_the_processor(transformers, monkeypatch):
 def test_other_weights_are_no_comparison(transformers, capsys, monkeypatch):
     theirs, ours = bench.pair()
     ours.layers[3].attention.kv_norm.weight.mul_(1.1)
-    monkeypatch.setattr(bench, "pair", lambda: (theirs, ours))
+    monkeypatch.setattr(bench, "pair", lambda style: (theirs, ours))
     assert main(["bench", *SHORT]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "of the largest logit" in err and err.count("\n") == 1
