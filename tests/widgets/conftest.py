@@ -58,7 +58,9 @@ def balance():
     return record(router, batches, gammas=(0.0, 0.01, 0.2))
 
 
-@pytest.fixture(params=["explorer", "ladder", "xray", "ledger", "lens", "additions", "router"])
+@pytest.fixture(
+    params=["explorer", "ladder", "xray", "ledger", "lens", "additions", "router", "bill"]
+)
 def widget(request):
     from tinymodels import widgets
 
@@ -75,5 +77,7 @@ def widget(request):
             return widgets.Additions(request.getfixturevalue("recording"))
         case "router":
             return widgets.RouterLoad(request.getfixturevalue("balance"))
+        case "bill":
+            return widgets.Bill("DeepSeek-V3", context=32768, batch=8, card="H200", cards=16)
         case "ledger":
             return widgets.ledger_widget(through="12")

@@ -6,6 +6,7 @@
     lens.py           what a model would say after each layer, at each token
     additions.py      what each layer adds to the stream, and what changes without it
     router_load.py    how many choices fall on each expert while a bias evens them out
+    bill.py           a model on cards: what fits, what writing a token waits for
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
@@ -24,6 +25,7 @@ _HOMES = {
     "lens_reading": "lens",
     "Additions": "additions",
     "RouterLoad": "router_load",
+    "Bill": "bill",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",
