@@ -121,9 +121,15 @@ def test_v4_1_reads_as_the_published_model():
         (dict(kv_source_layers=[2, 8, 14], index_source_layers=[2, 8, 14]), "layer 20 has ratio 1"),
         (dict(compress_ratios=[0, 0, 2]), "does not reach all layers"),
         (dict(compress_ratios=[0, 0] + [-2] * 38), "compress_ratios.2. is -2"),
+        (dict(candidate_source_layer=21), "is 21; it must be one of index_source_layers, 2, 8, "),
+        (dict(candidate_source_layer=99), "is 99; it must be one of index_source_layers"),
+        (dict(rope_head_dim=514), "qk_rope_head_dim is 514; at most all 512 of head_dim"),
+        (dict(rope_head_dim=130), "qk_rope_head_dim is 130; at most all 128 of index_head_dim"),
+        (dict(swiglu_limit=-1.0), "swiglu_limit is -1; it must be positive"),
+        (dict(gate_temp=2.0), "gate_temp is 2; only 1 can be read"),
     ],
 )
-def test_v4_1_sharing_lists_that_do_not_fit(changes, message):
+def test_v4_1_descriptions_that_do_not_fit(changes, message):
     with pytest.raises(ValueError, match=message):
         config_from({**V4_1, **changes})
 

@@ -84,16 +84,22 @@ def read_v4_1(fields: Fields) -> ModelConfig:
     owners = _layer_list(fields, "kv_source_layers", count)
     choosers = _layer_list(fields, "index_source_layers", count)
     near, far = _ropes(fields)
+    candidates = _candidates(fields)
     attentions = csa2_layers(
         ratios,
         owners,
         choosers,
-        _candidates(fields),
+        candidates,
         _indexer(fields),
         near,
         far,
         **_shapes(fields),
     )
+    if candidates and candidates.source not in choosers:
+        fields.refuse(
+            f"candidate_source_layer is {candidates.source}",
+            f"it must be one of index_source_layers, {', '.join(map(str, choosers))}",
+        )
     layers = tuple(Layer(a, _experts(fields, hash_routed=False)) for a in attentions)
     start = owners[-1] if len(owners) > 1 else None
     if start is not None:
@@ -138,9 +144,14 @@ def _shapes(fields: Fields) -> dict[str, int]:
 
 
 def _rope_dim(fields: Fields, head_dim: int) -> int:
-    if fields.has("qk_rope_head_dim", "rope_head_dim"):
-        return fields.integer("qk_rope_head_dim", "rope_head_dim")
-    return int(head_dim * fields.number("partial_rotary_factor", default=64 / 512))
+    """How many numbers RoPE turns: the same in heads and index heads."""
+    if not fields.has("qk_rope_head_dim", "rope_head_dim"):
+        return int(head_dim * fields.number("partial_rotary_factor", default=64 / 512))
+    dim = fields.integer("qk_rope_head_dim", "rope_head_dim")
+    for name in ("head_dim", "index_head_dim"):
+        if (whole := fields.integer(name)) < dim:
+            fields.refuse(f"qk_rope_head_dim is {dim}", f"at most all {whole} of {name} can turn")
+    return dim
 
 
 def _indexer(fields: Fields) -> Indexer:
@@ -194,6 +205,10 @@ def _flat_yarn(fields: Fields) -> dict:
 
 def _experts(fields: Fields, hash_routed: bool) -> MoE:
     limit = fields.number("swiglu_limit", default=10.0)
+    if limit < 0:
+        fields.refuse(f"swiglu_limit is {limit:g}", "it must be positive, or 0 for none")
+    if fields.has("gate_temp") and fields.number("gate_temp") != 1:
+        fields.refuse(f"gate_temp is {fields.number('gate_temp'):g}", "only 1 can be read")
     return MoE(
         width=fields.integer("moe_intermediate_size", "moe_inter_dim"),
         experts=fields.integer("n_routed_experts"),
