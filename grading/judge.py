@@ -48,6 +48,11 @@ def _case_failures(
         text = f"your code stopped with {seen.raised}"
         return [Failure(part, "returns", text, case) for part in sorted(parts)]
     by_part: dict[str, Failure] = {}
+    strange = next((name for name in seen.outputs if name not in expected), None)
+    if strange is not None and not seen.outputs.keys() & expected.keys():
+        text = _strange(strange, seen.outputs[strange])
+        parts = {want.part or case.part for want in expected.values()}
+        return [Failure(part, "returns", text, case) for part in sorted(parts)]
     for stage in STAGES:
         for name, want in expected.items():
             part = want.part or case.part
@@ -94,6 +99,17 @@ def _returns(name: str, want: Expected, output: Output) -> str:
     nothing = output.type_name == "NoneType"
     got = "nothing (None)" if nothing else f"a value of type {output.type_name}"
     return f"{name} should be {wanted}, and {got} came back"
+
+
+def _strange(name: str, output: Output) -> str:
+    """Not the outputs asked for, but something as a whole: `the answer (a pair: a, b)`."""
+    what, _, wanted = name.partition(" (")
+    got = f"a value of type {output.type_name}"
+    if output.type_name == "NoneType":
+        got = "nothing (None)"
+    elif output.values is not None and output.shape:
+        got = f"one {output.type_name} of shape {list(output.shape)}"
+    return f"{what} should be {wanted.removesuffix(')')}, and {got} came back"
 
 
 def _shape(name: str, want: Expected, output: Output) -> str:

@@ -70,12 +70,7 @@ def observe(exercise: Exercise, answer: Any, inputs: Mapping[str, Any]) -> Obser
     finally:
         if _process_id() != original:  # a fork of the answer's that came back: one is enough
             _end_process(0)
-    mutated = tuple(
-        name
-        for name, value in inputs.items()
-        if (before := record(value)).values is not None
-        and not _equal(before.values, record(given[name]).values)
-    )
+    mutated = tuple(name for name, value in inputs.items() if _changed(value, given[name]))
     return Observation(outputs, mutated)
 
 
@@ -91,6 +86,8 @@ def record(value: Any) -> Output:
     if isinstance(value, _NUMBERS) and not isinstance(value, bool):
         kind = "int" if isinstance(value, int | np.integer) else "float"
         return Output(kind, kind, np.array(float(value)))
+    if isinstance(value, tuple):
+        return Output(f"tuple of {tuple.__len__(value)}")
     return Output(type(value).__name__)
 
 
@@ -103,6 +100,14 @@ def _copy(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(_copy(item) for item in value)
     return value
+
+
+def _changed(before: Any, after: Any) -> bool:
+    """Whether the answer wrote into `after`, a copy of `before`; lists with all they hold."""
+    if isinstance(before, tuple | list):
+        return len(before) != len(after) or any(map(_changed, before, after))
+    was = record(before).values
+    return was is not None and not _equal(was, record(after).values)
 
 
 def _equal(left: np.ndarray | None, right: np.ndarray | None) -> bool:

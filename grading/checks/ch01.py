@@ -117,12 +117,14 @@ def run_append(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     for step, size in enumerate(inputs["sizes"], 1):
         chunk = [inputs[name][:, start : start + size] for name in ("query", "key", "value")]
         given = answer(cache, *chunk)
-        if not isinstance(given, tuple) or len(given) != 2:
-            return seen | {"the answer (a pair: output, cache)": given}
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            return {"the answer (a pair: output, cache)": given}
         seen[f"output of chunk {step}"], cache = given
+        if not isinstance(cache, tuple | list) or len(cache) != 2:
+            return {"the new cache (a pair: keys, values)": cache}
         start += size
-    if not isinstance(cache, tuple) or len(cache) != 2:
-        return seen | {"keys kept": cache}
+        if step == 1:  # another text begins in between; its cache is not this one's
+            answer(None, *(x.flip(0) for x in chunk))
     return seen | {"keys kept": cache[0], "values kept": cache[1]}
 
 
@@ -154,6 +156,7 @@ APPEND_AND_ATTEND = Exercise(
             "prepends",
             "appends_twice",
             "stores_query",
+            "kept_outside",
             "returns",
         ),
         tied(

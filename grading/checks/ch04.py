@@ -82,6 +82,7 @@ def router_cases(draw: Draw) -> tuple[Case, ...]:
 
 
 def _clear_router(draw: Draw, part: str, batch: int) -> dict[str, Any]:
+    scale = draw.integer(3, 11) / 4  # V4 has 1.5, V3 2.5; 0.75 to 2.75 here
     while True:
         tokens, width, experts = draw.sizes(3)
         top_k = draw.integer(2, experts - 1) if experts > 3 else 2
@@ -93,7 +94,7 @@ def _clear_router(draw: Draw, part: str, batch: int) -> dict[str, Any]:
             gate = gate * 0.1 + 1.0
             x = x * 0.1 - 30.0 / width
         if reference.least_gap(x, gate, bias, top_k) > CLEAR:
-            return {"x": x, "gate": gate, "bias": bias, "top_k": top_k, "scale": 1.5}
+            return {"x": x, "gate": gate, "bias": bias, "top_k": top_k, "scale": scale}
 
 
 def run_router(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def balance_cases(draw: Draw) -> tuple[Case, ...]:
         inputs = {
             "bias": draw.normal(E, scale=0.1),
             "experts": torch.tensor(chosen.reshape(B, T, k), dtype=torch.int64),
-            "gamma": 0.05,
+            "gamma": draw.integer(2, 9) / 100,
         }
         says = f"B={B}, T={T}, k={k}, E={E}, loads {', '.join(map(str, loads))}"
         cases.append(Case(part, says, inputs))

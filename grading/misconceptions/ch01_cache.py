@@ -54,6 +54,17 @@ def stores_query(cache, query, key, value):
     return append()(cache, query, query, value)
 
 
+class KeptOutside:
+    """A cache in a variable of the function's own: one for all texts."""
+
+    def __init__(self) -> None:
+        self.cache = None
+
+    def __call__(self, cache, query, key, value):
+        output, self.cache = append()(None if cache is None else self.cache, query, key, value)
+        return output, self.cache
+
+
 def appends_twice(cache, query, key, value):
     _, kept = append()(cache, query, key, value)
     return append()(kept, query, key, value)
@@ -118,6 +129,12 @@ APPEND = (
         "appends_twice",
         "The new entries stand in the cache twice.",
         appends_twice,
+    ),
+    Misconception(
+        "kept_outside",
+        "This is the answer when the cache is kept in a variable outside: a second text that "
+        "begins in between takes its place. Use the `cache` that is passed in.",
+        KeptOutside(),
     ),
     Misconception(
         "joined_along_batch",

@@ -58,6 +58,11 @@ def _surprise(stream_LBX, gain_X, head_VX, answer_B):
     return rank_of(logits, own), surprise
 
 
+def _zero_log_zero(logits):
+    p = logits.softmax(-1)
+    return -(p * p.log()).sum(-1) / math.log(2)
+
+
 def _bits_along(axis: int) -> Callable:
     def entropy(logits):
         log = logits.log_softmax(axis)
@@ -157,6 +162,12 @@ LENS = (
         "entropy_of_texts",
         "The softmax runs over the texts. Probabilities add up to 1 over the words, the last axis.",
         answer(entropy=_bits_along(1)),
+    ),
+    Misconception(
+        "zero_log_zero",
+        "A very unlikely word has the probability 0, its logarithm is -inf, and 0 times that is "
+        "not a number. log_softmax(-1) keeps the logarithm finite.",
+        answer(entropy=_zero_log_zero),
     ),
     Misconception(
         "entropy_first",

@@ -54,3 +54,44 @@ def test_the_folded_line_in_another_order_and_with_a_unit_too_many():
     assert (result.status, result.earned, result.misconception) == ("partly", 2, "unit_at_the_end")
     assert "fewer units" in check("02.4", lambda folds: backwards(folds, [(0.3, 0.0)] * 3)).message
     assert check("02.4", lambda folds: (0.0, 1.0)).status in ("wrong", "error")
+
+
+def test_an_entropy_that_breaks_at_sure_guesses_is_found():
+    """p log p with p = 0, as a learner would write it, is NaN."""
+
+    def lens(stream, gain, head, answer):
+        logits = torch.nn.functional.rms_norm(stream, gain.shape, gain, 1e-6) @ head.T
+        own = logits.gather(-1, answer.repeat(len(stream), 1).unsqueeze(-1))
+        p = logits.softmax(-1)
+        return 1 + (logits > own).sum(-1), -(p * p.log2()).sum(-1)
+
+    result = check("02.1", lens)
+    assert (result.status, result.misconception) == ("partly", "zero_log_zero")
+    assert "entropy is NaN" in result.message
+
+
+def test_a_pair_may_be_a_list_and_what_is_no_pair_is_told_so():
+    def lens(stream, gain, head, answer):
+        logits = torch.nn.functional.rms_norm(stream, gain.shape, gain, 1e-6) @ head.T
+        own = logits.gather(-1, answer.repeat(len(stream), 1).unsqueeze(-1))
+        entropy = torch.distributions.Categorical(logits=logits).entropy()
+        return [1 + (logits > own).sum(-1), entropy / torch.log(torch.tensor(2.0))]
+
+    assert check("02.1", lens).status == "passed"
+    told = check("02.1", lambda *given: lens(*given)[0]).message
+    assert "the answer should be a pair: rank, entropy, and one Tensor of shape" in told
+    told = check("02.1", lambda *given: (*lens(*given), 1)).message
+    assert "a pair: rank, entropy, and a value of type tuple of 3 came back" in told
+    told = check("02.4", lambda folds: (torch.zeros(2), torch.zeros(3))).message
+    assert "start and turn should be of one length" in told
+
+
+def test_lists_that_an_answer_changes_are_noticed():
+    def empties(heads, source, dim, tokens, batch, bits):
+        kept = 0
+        while heads:
+            i = len(heads) - 1
+            kept += heads.pop() * (source[i] == i)
+        return 2 * kept * dim * tokens * batch * bits // 8
+
+    assert "changed its input `kv_heads`" in check("02.2", empties).message

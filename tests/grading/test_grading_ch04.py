@@ -122,6 +122,16 @@ def test_a_bare_topk_earns_all_but_the_point_for_ties():
     assert (result.status, result.earned, result.misconception) == ("partly", 3, "topk")
 
 
+def test_numbers_written_down_instead_of_passed_in_are_found():
+    """The text says 1.5 for V4; `scale` and gamma are arguments all the same."""
+    fixed = check("04.2", lambda x, gate, bias, k, scale: learner_route(x, gate, bias, k, 1.5))
+    assert fixed.status in ("wrong", "partly")
+    for gamma in (0.001, 0.05):
+        result = check("04.3", lambda bias, experts, _, gamma=gamma: learner_update(
+            bias, experts, gamma))  # fmt: skip
+        assert result.status in ("wrong", "partly")
+
+
 def test_a_pair_may_be_a_list():
     assert check("04.2", lambda *given: list(learner_route(*given))).status == "passed"
     assert check("04.2", lambda *given: learner_route(*given)[0]).misconception == "experts_alone"

@@ -228,3 +228,24 @@ def test_an_unknown_mistake_gets_no_name():
     assert (result.status, result.misconception) == ("wrong", None)
     result = check("01.1", lambda q, k, v: learner_einsum(q, k, v) * float("nan"))
     assert (result.status, result.misconception) == ("wrong", None)
+
+
+def test_a_cache_in_a_global_is_found_and_a_list_is_a_pair():
+    kept = {}
+
+    def outside(cache, query, key, value):
+        if cache is None:
+            kept.clear()
+        for name, new in (("key", key), ("value", value)):
+            kept[name] = torch.hstack([kept[name], new]) if name in kept else new
+        return learner_einsum(query, kept["key"], kept["value"]), [kept["key"], kept["value"]]
+
+    def handed_on(cache, query, key, value):
+        pairs = zip(cache or (key[:, :0], value[:, :0]), (key, value))
+        kept = [torch.hstack(pair) for pair in pairs]
+        return [learner_einsum(query, *kept), kept]
+
+    assert check("01.2", outside).misconception == "kept_outside"
+    assert check("01.2", handed_on).status == "passed"
+    told = check("01.2", lambda *given: handed_on(*given)[0]).message
+    assert "the answer should be a pair: output, cache, and one Tensor of shape" in told
