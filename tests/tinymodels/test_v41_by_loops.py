@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from safetensors.torch import load_file
 
-from tinymodels import convert
+from tinymodels import ced, convert
 from tinymodels.attention import indexer
 from tinymodels.transformer import Transformer
 
@@ -54,6 +54,26 @@ def test_the_judge_agrees(case):
     replayed = model.prefill(tokens, model.new_cache(2, LENGTH, "float64"))
     want = by_loops(c, released(c), tokens, LENGTH - c["window_size"])
     agree(replayed, want[:, -1])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("hit", [4, 12, 20])
+def test_the_judge_agrees_after_a_prefix_hit(case, hit):
+    """Far rows come from a whole pass, windows from one that runs the last W tokens again."""
+    c, model, tokens = model_of(case)
+    tokens, reach, weights = tokens[:, :LENGTH], c["window_size"], released(c)
+    stored, memory = (model.new_cache(2, LENGTH, "float64") for _ in range(2))
+    model.prefill(tokens[:, :hit], stored)
+    memory.adopt(stored, hit)
+    ced.resume(model, tokens[:, :hit], memory)
+    model.prefill(tokens[:, hit : hit + 3], memory, last=False)
+    got = model.prefill(tokens[:, hit + 3 :], memory)
+    numbers = {name: w.double().numpy() for name, w in weights.items()}
+    for row, mine in zip(tokens.tolist(), got, strict=True):
+        made = {}
+        logits(c, numbers, row[:hit], made=made)
+        want = logits(c, numbers, row, LENGTH - reach, max(0, hit - reach), made)
+        agree(mine, torch.tensor(want[LENGTH - 1]))
 
 
 def test_candidate_blocks_and_choices_bind():

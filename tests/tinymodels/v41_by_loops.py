@@ -134,24 +134,31 @@ def blocks_kept(score, block, keep):
 # ---------------------------------------------------------------- layers
 
 
+def publish(c, w, layer, inputs, far, each):
+    """An owner's entries and keys: stored ones as they are, and what the tokens after them add."""
+    own, m = f"layers.{layer}.attn.indexer.", c["compress_ratios"][layer]
+    far["entries"], far["keys"] = map(list, far["stored"].get(layer, ([], [])))
+    known = len(far["entries"])
+    for j, latent in enumerate(pooled(c, w, layer, inputs[known * m :]), known):
+        key = rms_norm(w[own + "wk.weight"] @ latent, w[own + "k_norm.weight"], c["norm_eps"])
+        far["entries"].append(turned(latent, j * m, each))
+        far["keys"].append(turned(key, j * m, each))
+    far["made"][layer] = far["entries"], far["keys"]
+
+
 def attention(c, w, layer, inputs, far, first):
     """What each token from `first` on finds. far: what earlier layers published, and this one
     publishes: entries, keys, choice and candidates. No window reaches back behind `first`."""
-    own, m, r = f"layers.{layer}.attn.", c["compress_ratios"][layer], c["window_size"]
+    own, m, reach = f"layers.{layer}.attn.", c["compress_ratios"][layer], c["window_size"]
     each, heads = radians(c, m > 0), c["n_heads"]
     if layer in c["kv_source_layers"]:
-        latents = pooled(c, w, layer, inputs)
-        wk, norm = w[own + "indexer.wk.weight"], w[own + "indexer.k_norm.weight"]
-        keys = [rms_norm(wk @ v, norm, c["norm_eps"]) for v in latents]
-        far["entries"] = [turned(v, j * m, each) for j, v in enumerate(latents)]
-        far["keys"] = [turned(key, j * m, each) for j, key in enumerate(keys)]
+        publish(c, w, layer, inputs, far, each)
     if layer in c["index_source_layers"]:
         far["choice"] = {}
-    window = [
-        turned(
-            rms_norm(w[own + "wkv.weight"] @ x, w[own + "kv_norm.weight"], c["norm_eps"]), t, each
-        )
-        for t, x in enumerate(inputs)
+    kv, norm = w[own + "wkv.weight"], w[own + "kv_norm.weight"]
+    window = [None] * first + [
+        turned(rms_norm(kv @ inputs[t], norm, c["norm_eps"]), t, each)
+        for t in range(first, len(inputs))
     ]
     found = {}
     for t in range(first, len(inputs)):
@@ -167,7 +174,7 @@ def attention(c, w, layer, inputs, far, first):
             elif "pool" in far:
                 allowed = far["pool"][t]
             far["choice"][t] = best(score, allowed, c["index_topk"])
-        rows = window[max(first, t - r + 1) : t + 1]
+        rows = window[max(first, t - reach + 1) : t + 1]
         if m:
             rows = rows + [far["entries"][j] for j in far["choice"][t]]
         out = []
@@ -200,17 +207,22 @@ def feed_forward(c, w, layer, x):
     return routed + expert("shared_experts")
 
 
-def logits(c, w, ids, decoder_from=0):
-    """{t: logits after token t}. decoder_from: the first token that the decoder runs."""
+def logits(c, w, ids, decoder_from=0, start=0, stored=None, made=None):
+    """{t: logits after token t}. decoder_from: the first token that the decoder runs.
+
+    After a prefix hit start is the first token that is run again, and stored has each owner's
+    entries and keys of the prefix. made is filled with all of them, for a later hit.
+    """
     copies = [np.tile(w["embed.weight"][i], (c["hc_mult"], 1)) for i in ids]
     pre = [np.eye(c["hc_mult"])[0] for _ in ids]
-    far, half = {}, c["kv_source_layers"][-1]
+    far = {"stored": stored or {}, "made": {} if made is None else made}
+    half, decoder_from = c["kv_source_layers"][-1], max(start, decoder_from)
     for layer in range(c["n_layers"]):
         name = f"layers.{layer}."
-        first = decoder_from if layer >= half else 0
-        inputs = [
-            rms_norm(read(x, p), w[name + "attn_norm.weight"], c["norm_eps"])
-            for x, p in zip(copies, pre)
+        first = decoder_from if layer >= half else start
+        inputs = [None] * start + [
+            rms_norm(read(copies[t], pre[t]), w[name + "attn_norm.weight"], c["norm_eps"])
+            for t in range(start, len(ids))
         ]
         found = attention(c, w, layer, inputs, far, first)
         for t in range(first, len(ids)):
