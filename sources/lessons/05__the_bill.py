@@ -192,9 +192,10 @@ plot.show(fig, alt="Left: loss of all nine runs falls to near 0 while training. 
 
 # %% [markdown]
 # Look at the left first: with one kv head the lookup is found a little later, in all
-# three seeds. Then at the right: in the end no price shows. All nine models remember,
-# and the dots of the three forms overlap. Which seed it was matters more than how many
-# heads share. (Tests hold us to both sentences.)
+# three seeds. (The bumps at 500 and 750 are where the texts become longer.) Then at the
+# right: in the end no price shows. All nine models remember, and the dots of the three
+# forms overlap. Which seed it was matters more than how many heads share. (Tests hold
+# us to both sentences.)
 #
 # Two things to take from this. Sharing is cheap for what these texts ask: one kind of
 # lookup, for which one key a token is enough. And a tiny model cannot tell what a large
@@ -296,8 +297,8 @@ ax.loglog(x, (x * speed.bandwidth).clamp(max=speed.flops) / 1e12, color="black")
 for (name, (flops, moved)), colour in zip(work.items(), plot.PALETTE):
     each = flops / moved
     reached = min(each * speed.bandwidth, speed.flops)
-    marker = "s" if "cache" in name else "o"
-    ax.plot(each, reached / 1e12, marker, color=colour, markersize=8, label=name)
+    marker, size = ("s", 7) if "cache" in name else ("o", 11)
+    ax.plot(each, reached / 1e12, marker, color=colour, markersize=size, label=name)
     print(f"{name:24} {each:6.1f} FLOPs a byte: at most"
           f" {reached / speed.flops:6.1%} of what an H100 could compute")
 ax.set(xlabel="FLOPs for each byte fetched", ylabel="TFLOP/s",
@@ -447,10 +448,11 @@ words = "; ".join(f"{name}: {u.filled:.0%} filled, {u.requests:.1f} requests"
 plot.show(fig, alt=words)
 
 # %% [markdown]
-# Reserving for the longest fills a quarter of the memory. Pages of 16 fill nearly all
-# of it and serve four times as many requests *on the same card*. Even knowing every
-# length in advance would not help as much: in one piece, whoever leaves makes a hole
-# that the next may not fit.
+# Reserving for the longest fills a quarter of the memory (a fifth, on other traces of
+# this kind). Pages of 16 fill nearly all of it and serve four times as many requests
+# *on the same card*. Even knowing every length in advance would not help as much: in
+# one piece, whoever leaves makes a hole that the next may not fit, and what an answer
+# will need later lies empty until then.
 #
 # Smaller pages waste less. They also need longer tables, and a lookup for each. At 16
 # tokens the empty rows at the ends are already down to a hundredth or two.
@@ -593,7 +595,7 @@ print(f"{'at 128K':16} {'rows':>10}{'windows':>10}{'states':>10}   bytes for one
 for name in bounded:
     config = RELEASED[name].config(name)
     held = [ledger.exact(config, n)["total"] for n in contexts]
-    ax.loglog(contexts, held, label=name)
+    ax.loglog(contexts, held, "--" if "Next" in name else "-", label=name)
     parts = ledger.exact(config, 131_072)
     columns = parts["global"], parts["window"], ledger.constant(config)
     print(f"{name:16}", "".join(f"{plot.bytes_short(x):>10}" for x in columns),
@@ -608,7 +610,7 @@ plot.show(fig, alt="Llama grows in a straight line. Mistral stops at 537 MB once
           "full layers.")
 
 # %% [markdown]
-# Mistral's first model has nothing but windows: its bill is 537 MB at any length. The
+# Mistral's first model has nothing but windows: its bill never exceeds 537 MB. The
 # others keep some full layers, because what no layer keeps cannot be looked up. Those
 # few decide the slope.
 #
