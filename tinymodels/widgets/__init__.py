@@ -7,6 +7,7 @@
     additions.py      what each layer adds to the stream, and what changes without it
     router_load.py    how many choices fall on each expert while a bias evens them out
     bill.py           a model on cards: what fits, what writing a token waits for
+    rank_error.py     how much of a model's keys and values can be left out
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
@@ -26,6 +27,7 @@ _HOMES = {
     "Additions": "additions",
     "RouterLoad": "router_load",
     "Bill": "bill",
+    "RankError": "rank_error",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",

@@ -39,7 +39,7 @@ function draw({ chart, alt }, width) {
     words("loss; whole line: cut before RoPE, dashed: after", 0, under - 10, "strong"),
     svg("line", { class: "rule", x1: left, x2: left + across, y1: under + tall, y2: under + tall }),
     svg("line", { stroke: "currentColor", x1: left, x2: left + across, y1: y(uncut), y2: y(uncut) }),
-    svg("text", { x: left + across + 4, y: y(uncut) + 4 }, uncut.text),
+    svg("text", { x: left + across + 8, y: y(uncut) + 4 }, uncut.text),
     line(chart.before, !chart.turned, false),
     line(chart.after, chart.turned, true),
     svg("circle", { class: "accent", cx: x(here), cy: y(here), r: 5 }),

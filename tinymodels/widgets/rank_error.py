@@ -92,7 +92,7 @@ def look(ranks: Ranks, rank: int, turned: bool) -> View:
     lines = (
         f"{rank} of {ranks.numbers} numbers a layer: {held / all_held:.0%} of the"
         f" {plot.exact(all_held)} bytes.",
-        f"Loss {cut.loss:.3f}, {abs(more):.3f} {'more' if more > 0 else 'less'} than uncut."
+        f"Loss {cut.loss:.3f}, {_against(more)}."
         f" Right words, where they can be known: {cut.right:.0%} (uncut {ranks.right:.0%}).",
     )
     return View(
@@ -122,6 +122,12 @@ def look(ranks: Ranks, rank: int, turned: bool) -> View:
             "turned": turned,
         },
     )
+
+
+def _against(more: float) -> str:
+    if abs(more) < 5e-4:
+        return "the same as uncut"
+    return f"{abs(more):.3f} {'more' if more > 0 else 'less'} than uncut"
 
 
 def _path(ranks: Ranks, turned: bool) -> list[dict]:
