@@ -260,6 +260,8 @@ def lookup_cases(draw: Draw) -> tuple[Case, ...]:
         page, dim, most, spare = draw.sizes(4)
         texts = draw.integer(2, 3)
         pages = texts * most + spare
+        while pages in (page, dim) or not pages & (pages - 1):
+            pages += 1
         places = torch.tensor(draw.random.permutation(pages - 1)[: texts * most] + 1)
         table = places.reshape(texts, most)
         counts = [most, *(draw.integer(2, most - 1) for _ in range(texts - 1))]
