@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from grading.beside import files_beside, taken_names
 from grading.course_notebook import Course
 from grading.report import total
 from grading.runner import CELL_SECONDS, Row, grade_notebook, plain, warm_for, which_notebook
@@ -43,11 +44,13 @@ class Task:
 
 def tasks(folder: Path, course: Course) -> tuple[list[Task], list[str]]:
     """-> (what to grade, sentences about files that are no notebooks of this course)."""
-    found, strange = [], []
-    version = _course_version(course)
+    found: list[Task] = []
+    strange = [f"{path}: not in the folder of a student" for path in sorted(folder.glob("*.ipynb"))]
+    version, taken = _course_version(course), taken_names(course.python_path)
     for student in sorted(path for path in folder.iterdir() if path.is_dir()):
         if student.name.startswith("."):
             continue
+        before = len(found), len(strange)
         for path in sorted(student.rglob("*.ipynb")):
             if path.is_dir() or any(
                 part.startswith(".") for part in path.relative_to(folder).parts
@@ -56,15 +59,21 @@ def tasks(folder: Path, course: Course) -> tuple[list[Task], list[str]]:
             if which_notebook(path, course) is None:
                 strange.append(f"{path}: not an exercise notebook of this course")
                 continue
-            digest = _digest(path)
+            digest = _digest(path, taken)
             place = plain(path.relative_to(folder).as_posix())
             found.append(Task(plain(student.name), path, f"{version}/{digest}/{place}"))
+        if (len(found), len(strange)) == before:
+            strange.append(f"{student}: no notebook was handed in")
     return found, strange
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, taken: Callable[[str], bool]) -> str:
+    """Of the notebook's bytes, and of those of the files beside it that it may import or read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:20]
+        digest = hashlib.sha256(path.read_bytes())
+        for file in files_beside(path, taken):
+            digest.update(b"\0" + file.name.encode("utf-8", "replace") + b"\0" + file.read_bytes())
+        return digest.hexdigest()[:20]
     except OSError as error:  # it is graded as unreadable, again when that has changed
         return f"unreadable-{error.errno}"
 

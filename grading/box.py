@@ -16,6 +16,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,8 @@ class Ran:
 class Box:
     """One kernel process; `run` code in it, `restart` it, leave it clean (a `with` block)."""
 
-    def __init__(self, warm: Warm) -> None:
-        self.warm = warm
+    def __init__(self, warm: Warm, files: Sequence[Path] = ()) -> None:
+        self.warm, self.files = warm, files  # `files` are copied to where it works
         self.pid: int | None = None
         self.code: int | None = None
         self.client: BlockingKernelClient | None = None
@@ -61,6 +62,9 @@ class Box:
         self.folder = Path(tempfile.mkdtemp(prefix="course-box-"))
         for name in ("home", "work", "tmp"):
             (self.folder / name).mkdir()
+        for file in self.files:
+            with contextlib.suppress(OSError):  # gone or closed by now: as if never there
+                shutil.copyfile(file, self.folder / "work" / file.name)
         try:
             answer = self.warm.ask(
                 "start", folder=str(self.folder), environment=self._environment()

@@ -113,6 +113,22 @@ def limit_output() -> None:
         InteractiveShell._tee = lambda self, channel: contextlib.nullcontext()
 
 
+def keep_streams(shell: object) -> None:
+    """They are flushed after each cell: a closed or missing one would fail all that follow."""
+    from ipykernel.iostream import OutStream
+
+    OutStream.close = OutStream.flush
+    streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+
+    def mend() -> None:
+        for name, stream in streams.items():
+            now = getattr(sys, name, None)
+            if not callable(getattr(now, "flush", None)) or getattr(now, "closed", False) is True:
+                setattr(sys, name, stream)
+
+    shell.events.register("post_execute", mend)
+
+
 def keep_json_private() -> None:
     """The kernel speaks in JSON; what a cell does to the json module is its own affair."""
     import json
@@ -149,6 +165,7 @@ def main() -> None:
     app.capture_fd_output = False  # what goes around Python's print is dropped
     app.initialize()
     end_copies(app.shell)
+    keep_streams(app.shell)
     nothing = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nothing, stream)

@@ -145,8 +145,8 @@ def _heatmap(room: Class) -> str:
         )
     table = _table(
         "Mistakes by exercise",
-        "How many students; the darker, the larger the share of those who handed the exercise "
-        "in. Below the named mistakes: answers that have no name.",
+        "How many students; the stronger the colour, the larger the share of those who handed "
+        "the exercise in. Below the named mistakes: answers that have no name.",
         ["mistake", *room.ids, "in all"], lines, "heat",
     )  # fmt: skip
     return table + _explained(seen, room)
@@ -186,7 +186,10 @@ def _notes(room: Class) -> str:
 def _table(
     title: str, caption: str, head: Sequence[str], lines: Sequence[str], kind: str = ""
 ) -> str:
-    names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
+    text = " class='text'"
+    names = "".join(
+        f"<th scope='col'{text * (name == 'title')}>{html.escape(name)}</th>" for name in head
+    )
     return (
         f"<section><h2>{title}</h2>\n<div class='wide'><table class='{kind}'>"
         f"<caption>{caption}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n"

@@ -40,7 +40,8 @@ def hint(id: str, step: int | None = None) -> Text:
         return Text(sentence)
     total = len(exercise.hints)
     if step is None:
-        opened = [event.get("step", 0) for event in progress.events("hint", id)]
+        opened = [event.get("step") for event in progress.events("hint", id)]
+        opened = [number for number in opened if isinstance(number, int)]
         step = next_step(exercise.hints, opened, _failed_last(id))
     if step not in range(1, total + 1):
         return Text(f"Exercise {id} has hints 1 to {total}; step is {step!r}.")

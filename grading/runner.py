@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grading.beside import files_beside, taken_names
 from grading.box import Box, Ran
 from grading.course_notebook import Course
 from grading.draw import student_seeds
@@ -148,7 +149,8 @@ class _Grading:
     def rows(self, plan: tuple[Sequence[Step], dict[str, str]]) -> list[Row]:
         steps, notes = plan
         rows: dict[str, Row] = {}
-        with Box(self.warm) as self.box:
+        taken = taken_names(self.course.python_path)
+        with Box(self.warm, files_beside(self.path, taken)) as self.box:
             self._load_checks()
             for step in steps:
                 if step.kind == "check":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from grading import progress
 from grading.checks import EXERCISES
 from grading.exercise import Exercise
@@ -15,17 +18,22 @@ def status_lines() -> list[str]:
     width = max(len(_name(exercise)) for exercise in EXERCISES)
     for exercise in EXERCISES:
         checks = list(progress.events("check", exercise.id))
-        best = _best([event.get("status", "") for event in checks])
-        earned = max((event.get("earned", 0) for event in checks), default=0)
+        best = _best([str(event.get("status") or "") for event in checks])
+        earned = _largest(checks, "earned")
         tries = sum(event.get("status") != "not_attempted" for event in checks)
-        hints = max((event.get("step", 0) for event in progress.events("hint", exercise.id)),
-                    default=0)  # fmt: skip
+        hints = _largest(progress.events("hint", exercise.id), "step")
         facts = [f"{earned:g}/{exercise.points:g} points"] if exercise.points else []
         facts += [f"{tries} {'try' if tries == 1 else 'tries'}"] if tries else []
         facts += [f"{hints} {'hint' if hints == 1 else 'hints'}"] if hints else []
         name = _name(exercise).ljust(width)
         lines.append(f"{exercise.id}  {best:13}  {name}  {', '.join(facts)}".rstrip())
     return lines
+
+
+def _largest(events: Iterable[dict[str, Any]], fact: str) -> float:
+    """0 where there is none; what is no number (a journal mended by hand) does not count."""
+    values = [event.get(fact) for event in events]
+    return max((value for value in values if isinstance(value, int | float)), default=0)
 
 
 def _name(exercise: Exercise) -> str:

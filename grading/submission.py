@@ -55,6 +55,8 @@ def read_submission(path: Path) -> Submission:
         raise ValueError(f"{path.name} cannot be read: {error}") from error
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a notebook: its JSON is broken ({error})") from error
+    if isinstance(raw, dict) and isinstance(raw.get("worksheets"), list):
+        raise ValueError(f"{path.name} is in a format from before 2015; save it in JupyterLab")
     if not isinstance(raw, dict) or not isinstance(raw.get("cells"), list):
         raise ValueError(f"{path.name} is not a notebook: it has no list of cells")
     cells = [cell for cell in raw["cells"] if isinstance(cell, dict)]
@@ -76,7 +78,9 @@ def _cell(raw: dict[str, Any]) -> LearnerCell:
 
 
 def _joined(text: Any) -> str:
-    return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+    """One text; the half of a character (a JSON escape cut in two) is a `?`, as it ends a cell."""
+    whole = "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+    return whole.encode("utf-8", "replace").decode("utf-8")
 
 
 def _hints(cells: Iterable[dict[str, Any]]) -> dict[str, int]:

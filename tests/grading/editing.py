@@ -85,5 +85,10 @@ def import_added_to_the_setup(cells, n):
     cells[place(cells, n)]["source"] = f"def double_{n}(number):\n    return math.floor(number) * 2"
 
 
+def half_a_character(cells, n):
+    """A smiley that was cut in two; in the file it stands as an escape."""
+    cells.insert(place(cells, n), code_cell("# well done \ud83d"))
+
+
 def ask_in_the_cell(cells, n):
     cells.insert(place(cells, n), code_cell("name = input('Your name? ')"))

@@ -14,6 +14,7 @@ from tests.grading.editing import (
     copied_below,
     deleted,
     emptied,
+    half_a_character,
     helper_added,
     import_added_to_the_setup,
     merged_with_its_check,
@@ -128,6 +129,9 @@ IN_THE_CELL = (
                  "numpy.allclose = numpy.array_equal = lambda *a, **k: True\n"
                  "json.dumps = lambda *a, **k: 'passed'\n"
                  "def double_{n}(number):\n    return 96"),
+    Fixture("sys.stdout closed, then None", "passed", 1,
+            cell="import sys\nsys.stdout.close()\nsys.stdout = None\nsys.stderr.close()\n"
+                 "def double_{n}(number):\n" + RIGHT),
     Fixture("reading solutions/", "error", 0, "closed while a notebook is graded",
             cell="import grading, pathlib\n"
                  "root = pathlib.Path(grading.__file__).parents[1]\n"
@@ -155,6 +159,8 @@ IN_THE_NOTEBOOK = (
     Fixture("an import added to the first cell", "passed", 1, edit=import_added_to_the_setup),
     Fixture("a question to the keyboard in a cell of the learner's own", "passed", 1,
             edit=ask_in_the_cell),
+    Fixture("half a character in a cell of the learner's own", "passed", 1,
+            edit=half_a_character),
 )  # fmt: skip
 
 FIXTURES = (*IN_THE_FUNCTION, *IN_THE_CELL, *IN_THE_NOTEBOOK)
@@ -166,6 +172,8 @@ OF_THE_FILE = (
     ("an older version: an exercise is missing from it", "not_attempted", "0"),
     ("an older version: an exercise that is no more", "left aside", "-"),
     ("broken JSON, an empty file", "error", "0"),
+    ("a file in the format of 2014", "error", "0"),
+    ("with a module, or data, in a file beside it", "graded as ever", "as earned"),
     ("torch or tinymodels patched, the answer wrong", "wrong", "0"),
     ("torch or tinymodels patched, the answer right", "passed", "full"),
     ("needs triton, and there is none", "unavailable", "left out"),

@@ -202,6 +202,18 @@ def test_a_batch_goes_on_where_it_was_stopped(students, tiny_course, monkeypatch
     )
     batch.grade_folder(students, tiny_course)
     assert len(asked) == 2, "a changed notebook was not graded again"
+    (students / "ben" / "helper.py").write_text("x = 1")
+    batch.grade_folder(students, tiny_course)
+    assert asked[2:] == [students / "ben" / "my try.ipynb"], "a changed module went unnoticed"
+
+
+def test_who_handed_in_nothing_is_named(students, tiny_course):
+    (students / "dee").mkdir()
+    (students / "loose.ipynb").write_text((students / "ben" / "my try.ipynb").read_text())
+    _, strange = batch.tasks(students, tiny_course)
+    assert len(strange) == 3
+    assert strange[0].endswith("loose.ipynb: not in the folder of a student")
+    assert strange[2].endswith("dee: no notebook was handed in")
 
 
 def test_one_notebook_that_breaks_the_grader_stays_alone(students, tiny_course, monkeypatch):

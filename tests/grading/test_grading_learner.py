@@ -189,6 +189,13 @@ def test_a_damaged_journal_and_a_locked_folder_stop_nothing(own_progress, monkey
         file.write('[1]\n{"kind": "hint", "id": "01.1", "st')
     assert str(hint("01.1")).startswith("01.1, hint 2")
     assert str(hint("01.1")).startswith("01.1, hint 3"), "the cut line swallowed the next one"
+    with open(own_progress / "journal.jsonl", "a") as file:  # by hand, or by a later course
+        file.write('{"kind": "check", "id": "01.1", "status": null, "earned": null}\n')
+        file.write('{"kind": "check", "id": "01.1", "status": 7, "earned": "2"}\n')
+        file.write('{"kind": "hint", "id": "01.1", "step": [4]}\n')
+    line = next(line for line in status_lines() if line.startswith("01.1"))
+    assert line.endswith("0/3 points, 2 tries, 3 hints"), line
+    assert str(hint("01.1")).startswith("01.1, hint 4")
     (tmp_path / "a file").write_text("")
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "a file" / "progress"))
     assert str(hint("01.1")).startswith("01.1, hint 1")

@@ -225,6 +225,39 @@ def test_a_file_that_is_no_notebook(tmp_path, tiny_course, text):
     assert all("not a notebook" in row.message for row in rows)
 
 
+def test_a_notebook_of_an_old_format_says_what_to_do(tmp_path, tiny_course, warm):
+    path = tmp_path / "90__tiny.ipynb"
+    path.write_text('{"nbformat": 3, "worksheets": [{"cells": []}]}')
+    rows = grade_notebook(path, tiny_course, warm=warm)
+    assert {row.status for row in rows} == {"error"} and "save it in JupyterLab" in rows[0].message
+
+
+def test_what_lies_beside_a_notebook_goes_with_it(notebook, tiny_course, warm, tmp_path):
+    """A module and data; but nothing that is large, hidden, linked, or takes a module's place."""
+    answers = {
+        1: "from my_own import twice\ndef double_1(number):\n    return twice(number)",
+        2: "def double_2(number):\n    return int(open('factor.txt').read()) * number",
+        3: "import os\nhere = ' '.join(sorted(os.listdir()))\n"
+           "def double_3(number):\n    raise ValueError(here)",
+        4: "import os\nos._exit(1)",
+        5: "import my_own\ndef double_5(number):\n    return my_own.twice(number)",
+    }  # fmt: skip
+    path = notebook(answers)[1]("class/ann/90__tiny.ipynb")
+    (path.parent / "my_own.py").write_text("def twice(number):\n    return 2 * number")
+    (path.parent / "factor.txt").write_text("2")
+    (path.parent / "large.txt").write_text("x" * 2_000_000)
+    (path.parent / "folder").mkdir()
+    (path.parent / "link.txt").symlink_to(tmp_path / "class")
+    for name in (".hidden", "json.py", "grading.py", "numpy.py", "other.ipynb"):
+        (path.parent / name).write_text("x = 1")
+    rows = grade_notebook(path, tiny_course, warm=warm)
+    assert [row.status for row in rows[:2]] == ["passed", "passed"], rows[0].message
+    assert "ValueError: __pycache__ factor.txt my_own.py in" in rows[2].message
+    assert rows[3].status == "died" and rows[4].status == "passed"
+    (path.parent / "my_own.py").write_text("def twice(number):\n    return number")
+    assert grade_notebook(path, tiny_course, warm=warm)[0].status == "wrong"
+
+
 def test_a_renamed_notebook_is_known_by_its_exercises(notebook, tiny_course, tmp_path):
     path = notebook()[1]("homework (final) 2.ipynb")
     assert which_notebook(path, tiny_course) == "90__tiny"
