@@ -83,6 +83,7 @@ def resume(model, prefix_BT: Int[Tensor, "B T"], cache: ModelCache) -> None:
             model.run(range(len(model.layers)), model.open(step), step, cache)
         else:
             _encode(model, step, cache)
+    cache.without_windows = False
 
 
 class Pending(NamedTuple):

@@ -171,7 +171,7 @@ def test_a_prefix_that_does_not_fit_is_refused():
         (
             model.new_cache(2, 9, row="bf16"),
             0,
-            r"rows: bf16 entry \(64 bytes\) there, FP8 entry \(32 \+ 1 bytes\) here",
+            r"rows: bf16 entry \(64 bytes\), .* there, FP8 entry \(32 \+ 1 bytes\), .* here",
         ),
         (memory, 2, "cannot adopt from itself"),
         (Transformer(tiny_v1()).new_cache(2, 9), 0, "differ in config"),
@@ -185,6 +185,24 @@ def test_a_prefix_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="has no end yet"):
         ced.resume(model, tokens_of(4), memory)
         model(tokens_of(1), memory)
+
+
+def test_far_rows_without_windows_are_not_read():
+    model, tokens = model_of(), tokens_of(31)
+    stored, memory = model.new_cache(2, 31, "float64"), model.new_cache(2, 31, "float64")
+    model.prefill(tokens[:, :22], stored)
+    memory.adopt(stored, 22)
+    for read in (model.prefill, model):
+        with pytest.raises(ValueError, match="has no windows yet; call ced.resume"):
+            read(tokens[:, 22:], memory)
+    ced.resume(model, tokens[:, :22], memory)
+    got = model.prefill(tokens[:, 22:], memory)
+    again, _ = after_a_hit(model, tokens, 22, capacity=31)
+    want = model.prefill(tokens[:, 22:], again)
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-10)
+    memory.adopt(stored, 22)
+    memory.adopt(stored, 0)  # nothing was taken over, so nothing is missing
+    model.prefill(tokens, memory)
 
 
 def test_groups_that_overlap_need_a_window_that_reaches_back():

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ..config import ModelConfig, RowFormat
-from ..layouts import Layout
 from ..plan import LayerPlan, plan
 from .ring import Ring
 from .rows import FLOATS, Rows, Storage
@@ -42,6 +41,7 @@ class ModelCache:
 
     work: tokens that each layer ran over this cache, so what a prefill saves can be counted.
     pending: in the middle of a CED prompt, the stream that waits for the decoder (see ced.py).
+    without_windows: it adopted far rows, and its windows are still to be rebuilt.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class ModelCache:
         self.length = 0
         self.interrupted = False
         self.pending = None
+        self.without_windows = False
         self.work: Counter[int] = Counter()
         self.layers = tuple(
             _allocate_layer(p, batch, capacity, storage, dtype, device) for p in plan(config, row)
@@ -69,9 +70,10 @@ class ModelCache:
     # ------------------------------------------------------------ what it holds
 
     @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """Of every store, in order."""
-        return tuple(store.layout for layer in self.layers for store in layer.stores())
+    def rows(self) -> str:
+        """Every kind of row that is kept, and the bytes it is made of."""
+        layouts = (store.layout for layer in self.layers for store in layer.stores())
+        return ", ".join(dict.fromkeys(f"{row.name} ({row.terms()} bytes)" for row in layouts))
 
     def bytes(self) -> dict[str, int]:
         """Bytes in use: {global, window, open_state, total}, all sequences together.
@@ -126,6 +128,11 @@ class ModelCache:
             raise ValueError(
                 "a forward pass over this cache was interrupted, so its layers differ in length; "
                 "call reset() or make a new cache"
+            )
+        if self.without_windows and tokens:
+            raise ValueError(
+                "this cache took its far rows from another and has no windows yet; "
+                "call ced.resume(model, prefix, cache) first"
             )
         if batch != self.batch:
             raise ValueError(f"tokens have a batch of {batch}; the cache was made for {self.batch}")
@@ -197,11 +204,9 @@ class ModelCache:
         """
         if source is self:
             raise ValueError("a cache cannot adopt from itself; adopt into a new one")
-        for what in ("config", "batch", "storage", "layouts"):
+        for what in ("config", "batch", "storage", "rows"):
             ours, theirs = getattr(self, what), getattr(source, what)
             if ours != theirs:
-                if what == "layouts":
-                    what, theirs, ours = "rows", *_first_that_differ(theirs, ours)
                 raise ValueError(f"the caches differ in {what}: {theirs} there, {ours} here")
         if not 0 <= tokens <= min(source.length, self.capacity):
             raise ValueError(
@@ -213,6 +218,7 @@ class ModelCache:
             raise ValueError(f"tokens is {tokens}; a prefix ends on a multiple of {multiple}")
         self.reset()
         self.length = tokens
+        self.without_windows = tokens > 0 and any(c.window is not None for c in self.layers)
         for mine, theirs in zip(self.layers, source.layers, strict=True):
             for kind in ("main", "index"):
                 store, planned = getattr(mine, kind), getattr(mine.plan, kind)
@@ -222,6 +228,7 @@ class ModelCache:
     def reset(self) -> None:
         """Forget everything, ready for another text."""
         self.length, self.interrupted, self.pending = 0, False, None
+        self.without_windows = False
         self.work.clear()
         for c in self.layers:
             for store in c.stores():
@@ -229,11 +236,6 @@ class ModelCache:
             for state in (c.open, c.constant):
                 if state is not None:
                     state.zero_()
-
-
-def _first_that_differ(left: tuple[Layout, ...], right: tuple[Layout, ...]) -> tuple[str, str]:
-    pairs = next((a, b) for a, b in zip(left, right, strict=True) if a != b)
-    return tuple(f"{layout.name} ({layout.terms()} bytes)" for layout in pairs)
 
 
 def prefix_multiple(config: ModelConfig) -> int:
