@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from .config import ModelConfig, MoE, NoAttention, Recurrent
 from .ledger import active, parameters
-from .ledger.flops import _core, attended, scored
+from .ledger.flops import attended, core, scored
 from .ledger.memory import STATE_BYTES
 from .plan import plan
 from .published import config_of
@@ -115,7 +115,7 @@ def look_flops(model: str | ModelConfig, context: int) -> int:
     total = 0
     for i, layer in enumerate(config.layers):
         if not isinstance(layer.attention, Recurrent | NoAttention):
-            total += _core(layer.attention) * attended(config, i, context)
+            total += core(layer.attention) * attended(config, i, context)
     return total
 
 

@@ -56,7 +56,7 @@ def decode_flop_parts(model: str | ModelConfig, context: int) -> dict[tuple[str,
             parts[_linear_part(weight)] += 2 * weight.active_count
     for i, layer in enumerate(config.layers):
         a = layer.attention
-        parts["attention core", "bf16"] += _core(a) * attended(config, i, context)
+        parts["attention core", "bf16"] += core(a) * attended(config, i, context)
         indexer = getattr(a, "indexer", None)
         if indexer:
             work = 2 * indexer.heads * indexer.dim * scored(a, context)
@@ -103,7 +103,7 @@ def _borrowed_indexer(config: ModelConfig, a: Grouped | CSA2) -> Indexer | None:
     return None
 
 
-def _core(a: GQA | MLA | Grouped | CSA2) -> int:
+def core(a: GQA | MLA | Grouped | CSA2) -> int:
     """FLOPs of one query over one entry, all heads: each number is met as key and as value."""
     if isinstance(a, MLA):
         return 2 * a.heads * (a.kv_rank + a.rope_dim + a.kv_rank)
