@@ -23,7 +23,7 @@ import inspect
 
 import torch
 from grading import predict
-from tinymodels import checkpoints, data, ledger, low_rank
+from tinymodels import checkpoints, data, device, ledger, low_rank
 from tinymodels.widgets import plot
 
 # %% [markdown]
@@ -53,9 +53,9 @@ print("singular values:", [round(s, 2) for s in torch.linalg.svdvals(table).toli
 #
 # ## How much rank is there?
 #
-# The tiny V1 has two kv heads of 16. So a token leaves 2 × 16 numbers of key and 2 × 16
-# # of value in each layer, 64 together. Here are those of 1,024 tokens of held-out
-# text, by layer: a table of 1,024 × 64.
+# The tiny V1 has two kv heads of 16 numbers. So in each layer a token leaves 32 numbers
+# of key and 32 of value, 64 together. Here are those of 1,024 tokens of held-out text,
+# by layer: a table of 1,024 × 64.
 
 # %%
 model = checkpoints.load("tiny_v1-text-seed0").requires_grad_(False)
@@ -96,7 +96,8 @@ predict("06-a", guess, answer=enough[1], unit="directions")
 # all.
 #
 # These are keys *before* RoPE has turned them. What the cache keeps are turned keys.
-# Does that make a difference? All text models and the recall model:
+# Does that
+# make a difference? Two text models and a recall model:
 
 # %%
 names = [f"tiny_v1-text-seed{seed}" for seed in (0, 1)] + ["tiny_v1-recall-seed0"]
@@ -468,8 +469,8 @@ eight = len(v2) * (a.kv_rank + a.rope_dim) * 8 // 8
 print(f"V2 at 8 bits: {eight:,} bytes, less by {100 * (1 - eight / v1_bytes):.1f} %")
 
 # %% [markdown]
-# Still not. The report says a few lines further on that the cache is kept in 6 bits a
-# number on average (status C). V1's stays at 16.
+# Still not. Elsewhere the report says that the cache is kept in 6 bits a number on
+# average (status C). V1's stays at 16.
 
 # %%
 six = len(v2) * (a.kv_rank + a.rope_dim) * 6 // 8
@@ -527,7 +528,8 @@ for name, t in {"V1, 8 kv heads": gqa, "V3, one latent": mla_v3}.items():
 # %%
 draw = torch.Generator().manual_seed(3)
 sizes = (2, 1, 6, 24), (2, 1, 6, 10), (2, 77, 24), (2, 77, 10)
-q, r, latent, rope = (torch.randn(size, generator=draw) for size in sizes)
+here = device.pick()
+q, r, latent, rope = (torch.randn(size, generator=draw).to(here) for size in sizes)
 impl = "triton" if backend.current().runs_triton else "torch"
 with bounds.counting() as counts:
     got = mla_decode(q, r, latent, rope, scale=0.2, splits=2, impl=impl)
@@ -636,8 +638,8 @@ plot.show(fig, alt="All three models learn the task. MHA is first, MQA follows, 
 # own. Four heads have little. Tiny models tell you how a mechanism works, and seldom
 # how good it is.
 #
-# The whole tiny models, trained as chapter 00 did it: loss on text, recall, and bytes.
-# (The table reads the checkpoints that are there.)
+# And the whole tiny models of this course: loss on text, recall, and bytes. (The cell
+# reads the checkpoints that are there.)
 
 # %% tags=["nbval-ignore-output"]
 def trained(preset, task, seed=0):
