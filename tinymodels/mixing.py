@@ -62,7 +62,8 @@ def sinkhorn(
     old one.
     """
     logits_nNN = logits_BTNN.flatten(0, -3)
-    if len(logits_nNN) == 1 and not (logits_nNN.requires_grad or logits_nNN.is_cuda):
+    alone = len(logits_nNN) == 1 and not (logits_nNN.requires_grad or logits_nNN.is_cuda)
+    if alone and eps > 0:  # without eps a sum can be 0
         start_NN = (logits_nNN[0].softmax(-1) + eps).tolist()
         least = torch.finfo(logits_nNN.dtype).eps / 16
         comb_NN = _balance_one(start_NN, iterations, eps, least)

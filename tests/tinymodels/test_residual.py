@@ -172,3 +172,11 @@ def test_sinkhorn_of_one_token_is_that_of_two(spread, dtype):
             sinkhorn(one.expand(1, 2, N, N), 20, 1e-6)[0],
         )
         assert (got - want).abs().max() < 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 70])
+def test_sinkhorn_without_eps_where_a_column_is_empty(tokens):
+    """0 / 0 gives NaN, for one token as for many."""
+    logits = torch.tensor([1e4, 0.0, 0.0]).expand(1, tokens, 3, 3)
+    assert sinkhorn(logits, 20, 0.0).isnan().any()
+    assert sinkhorn(logits, 20, 1e-6).isfinite().all()
