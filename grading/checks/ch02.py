@@ -9,6 +9,7 @@ import numpy as np
 
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part, call
+from grading.hints import tied
 from grading.misconceptions.ch02_bytes import BYTES
 from grading.misconceptions.ch02_lens import LENS
 from grading.misconceptions.ch02_probe import PROBE
@@ -67,16 +68,26 @@ LOGIT_LENS = Exercise(
     run=run_lens,
     expected=expected_lens,
     hints=(
-        "First the norm: one number for each vector, the root of the mean of its squares. "
-        "x.square().mean(-1, keepdim=True) keeps the axis, so that you can divide.",
-        "Logits: normed @ head_VX.T, shape [L, B, V].",
-        "The answer's own logits: logits.gather(-1, index), where index has the shape [L, B, "
-        "1]. The rank is how many logits are larger, plus 1.",
-        "With log_p = logits.log_softmax(-1), the sum of -p log p is in nats; a bit has "
-        "log(2) = 0.693 of them.",
+        tied(
+            "First the norm: one number for each vector, the root of the mean of its squares. "
+            "x.square().mean(-1, keepdim=True) keeps the axis, so that you can divide.",
+            "no_norm", "gain_only", "no_gain", "centred", "sum_of_squares", "mean_square",
+        ),
+        tied("Logits: normed @ head_VX.T, shape [L, B, V].", "shape"),
+        tied(
+            "The answer's own logits: logits.gather(-1, index), where index has the shape [L, B, "
+            "1]. The rank is how many logits are larger, plus 1.",
+            "rank_from_zero", "counts_itself", "rank_from_below", "argsort_once", RANK,
+        ),
+        tied(
+            "With log_p = logits.log_softmax(-1), the sum of -p log p is in nats; a bit has "
+            "log(2) = 0.693 of them.",
+            "nats", "sign", "surprise", "entropy_of_layers", "entropy_of_texts", "zero_log_zero",
+            "entropy_first", ENTROPY,
+        ),
     ),
     misconceptions=LENS,
-)
+)  # fmt: skip
 
 
 OWN, BORROWED = "every layer keeps its own", "some layers borrow"
@@ -130,14 +141,25 @@ CACHE_BYTES = Exercise(
     run=call(*ARGUMENTS, output="bytes"),
     expected=expected_bytes,
     hints=(
-        "One layer, one token: a key and a value, for each kv head of that layer, head_dim "
-        "numbers each.",
-        "Go through the layers with enumerate(kv_heads) and add up the heads, but only where "
-        "source[i] == i: the others keep nothing.",
-        "Multiply the sum by 2, head_dim, tokens, batch and bits; divide by 8 at the end.",
+        tied(
+            "One layer, one token: a key and a value, for each kv head of that layer, head_dim "
+            "numbers each.",
+            "forgets_two", "layers_only", "one_layer",
+        ),
+        tied(
+            "Go through the layers with enumerate(kv_heads) and add up the heads, but only where "
+            "source[i] == i: the others keep nothing.",
+            "all_layers", "borrowers", "heads_of_the_source", "first_times_layers",
+            "first_times_owners", "most_times_owners", BORROWED,
+        ),
+        tied(
+            "Multiply the sum by 2, head_dim, tokens, batch and bits; divide by 8 at the end.",
+            "forgets_tokens", "forgets_batch", "batch_added", "bits", "numbers",
+            "rounds_bits_first",
+        ),
     ),
     misconceptions=BYTES,
-)
+)  # fmt: skip
 
 
 SCORES = "the scores"
@@ -176,14 +198,24 @@ LINEAR_PROBE = Exercise(
         )
     },
     hints=(
-        "torch.cat([x, torch.ones(len(x), 1)], dim=1) appends the 1; do it for the labelled "
-        "vectors and for the new ones.",
-        "torch.eye(classes)[label] is the table of targets: the identity's row of each label.",
-        "torch.linalg.solve(A.T @ A + ridge * I, A.T @ Y) gives W; I has as many rows as a "
-        "vector with its 1 has numbers. The scores are new vectors @ W.",
+        tied(
+            "torch.cat([x, torch.ones(len(x), 1)], dim=1) appends the 1; do it for the labelled "
+            "vectors and for the new ones.",
+            "no_one", "one_in_front", "zero_for_new", "shape",
+        ),
+        tied(
+            "torch.eye(classes)[label] is the table of targets: the identity's row of each label.",
+            "numbers_as_targets", "plus_and_minus", "class_means",
+        ),
+        tied(
+            "torch.linalg.solve(A.T @ A + ridge * I, A.T @ Y) gives W; I has as many rows as a "
+            "vector with its 1 has numbers. The scores are new vectors @ W.",
+            "no_inverse", "no_ridge", "ridge_everywhere", "ridge_spares_the_one",
+            "ridge_times_count", "scores_of_training", "softmax", "guesses", "transposed",
+        ),
     ),
     misconceptions=PROBE,
-)
+)  # fmt: skip
 
 
 CURVE, UNITS = "the curve", "as few units as possible"
@@ -236,15 +268,25 @@ ONE_WIDE_LAYER = Exercise(
     run=run_tent,
     expected=expected_tent,
     hints=(
-        "Draw it for two folds: up from 0 to 1 until 1/4, down to 0 at 1/2, up, down. Where "
-        "does the slope change, and by how much?",
-        "Each of the 2**folds pieces begins with one unit that starts there. The slope is "
-        "2**folds up or as much down.",
-        "The first unit turns the slope from 0 to 2**folds. Each later one must turn it "
-        "twice as far: down by 2 * 2**folds, then up again by as much, in turns.",
+        tied(
+            "Draw it for two folds: up from 0 to 1 until 1/4, down to 0 at 1/2, up, down. Where "
+            "does the slope change, and by how much?",
+            "one_fold_less", "one_fold_more", "slope_two", "spread_to_the_end", "starts_at_ends",
+            "starts_in_the_middle", "upside_down", "only_bends",
+        ),
+        tied(
+            "Each of the 2**folds pieces begins with one unit that starts there. The slope is "
+            "2**folds up or as much down.",
+            "two_a_fold", "unit_a_half_piece", "unit_at_the_end", UNITS,
+        ),
+        tied(
+            "The first unit turns the slope from 0 to 2**folds. Each later one must turn it "
+            "twice as far: down by 2 * 2**folds, then up again by as much, in turns.",
+            "first_turn_doubled", "single_turns", "all_up", "all_down",
+        ),
     ),
     misconceptions=ONE_LAYER,
-)
+)  # fmt: skip
 
 EXERCISES = (LOGIT_LENS, CACHE_BYTES, LINEAR_PROBE, ONE_WIDE_LAYER)
 

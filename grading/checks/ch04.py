@@ -10,6 +10,7 @@ import torch
 
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part, call
+from grading.hints import tied
 from grading.misconceptions.ch04_balance import BALANCE, PARAMETERS
 from grading.misconceptions.ch04_router import ROUTER
 from grading.misconceptions.ch04_swiglu import SWIGLU
@@ -50,13 +51,24 @@ SWIGLU_CLAMPED = Exercise(
         "output": Expected(reference.swiglu(inputs["gate"], inputs["up"], inputs["limit"]), "BTF")
     },
     hints=(
-        "Without a limit it is one line: F.silu(gate_BTF) * up_BTF.",
-        "With a limit, make a clamped gate and a clamped up first, then the same line.",
-        "x.clamp(max=limit) cuts from above only, x.clamp(min=-limit, max=limit) on both sides. "
-        "`if limit is not None:` comes before both.",
+        tied(
+            "Without a limit it is one line: F.silu(gate_BTF) * up_BTF.",
+            "sigmoid", "relu", "gelu", "no_up", "sum", "silu_of_up", "silu_of_both",
+            "silu_of_product", FREE,
+        ),
+        tied(
+            "With a limit, make a clamped gate and a clamped up first, then the same line.",
+            "ignores_limit", "cuts_the_product", "cuts_silu", "inputs", "in_place",
+        ),
+        tied(
+            "x.clamp(max=limit) cuts from above only, x.clamp(min=-limit, max=limit) on both "
+            "sides. `if limit is not None:` comes before both.",
+            "gate_on_both_sides", "gate_not_cut", "up_from_above", "up_not_cut", "forgets_none",
+            CUT,
+        ),
     ),
     misconceptions=SWIGLU,
-)
+)  # fmt: skip
 
 # ---------------------------------------------------------------- 04.2
 
@@ -119,14 +131,26 @@ ROUTER_V4 = Exercise(
     run=run_router,
     expected=expected_router,
     hints=(
-        "x_BTX @ gate_EX.T gives the logits [B, T, E], F.softplus(...).sqrt() the scores.",
-        "(scores + bias_E).argsort(dim=-1, descending=True, stable=True) ranks the experts of "
-        "each token; the first k of them are chosen.",
-        "score_BTE.gather(-1, experts_BTk) picks the scores of the chosen ones, without the "
-        "bias. Divide by their sum over the last axis (keepdim=True), multiply by scale.",
+        tied(
+            "x_BTX @ gate_EX.T gives the logits [B, T, E], F.softplus(...).sqrt() the scores.",
+            "no_root", "sigmoid", "softmax", "raw_logits", "plain_logarithm", "bias_on_logits",
+            FAINT, "shape",
+        ),
+        tied(
+            "(scores + bias_E).argsort(dim=-1, descending=True, stable=True) ranks the experts of "
+            "each token; the first k of them are chosen.",
+            "no_bias", "bias_subtracted", "by_index", "topk", "ties_to_the_last", "worst",
+            "worst_first", TIED,
+        ),
+        tied(
+            "score_BTE.gather(-1, experts_BTk) picks the scores of the chosen ones, without the "
+            "bias. Divide by their sum over the last axis (keepdim=True), multiply by scale.",
+            "bias_weighs", "not_scaled", "not_shared_out", "share_of_all", "softmax_of_chosen",
+            "experts_alone", "weights_alone", "weights_first", "returns",
+        ),
     ),
     misconceptions=ROUTER,
-)
+)  # fmt: skip
 
 # ---------------------------------------------------------------- 04.3
 
@@ -180,14 +204,24 @@ BALANCING = Exercise(
         )
     },
     hints=(
-        "The load of an expert is how often its index stands in experts_BTk, whatever the "
-        "batch, the token or the place among the k.",
-        "torch.bincount(experts_BTk.flatten(), minlength=len(bias_E)) counts them all.",
-        "torch.sign gives 1, 0 or -1. The sign of (mean - load) is the direction of the step; "
-        "gamma is its size. The mean needs a float: load_E.float().",
+        tied(
+            "The load of an expert is how often its index stands in experts_BTk, whatever the "
+            "batch, the token or the place among the k.",
+            "best_only", "busiest_only", "tokens_not_choices", "chosen_only",
+        ),
+        tied(
+            "torch.bincount(experts_BTk.flatten(), minlength=len(bias_E)) counts them all.",
+            "no_minlength", "shape",
+        ),
+        tied(
+            "torch.sign gives 1, 0 or -1. The sign of (mean - load) is the direction of the step; "
+            "gamma is its size. The mean needs a float: load_E.float().",
+            "reversed", "proportional", "relative", "multiplied", "median", "mean_moves",
+            "rounded_mean", "old_bias_lost", "in_place", "inputs", UNEVEN,
+        ),
     ),
     misconceptions=BALANCE,
-)
+)  # fmt: skip
 
 # ---------------------------------------------------------------- 04.4
 
@@ -233,12 +267,22 @@ ACTIVE_PARAMETERS = Exercise(
     run=run_parameters,
     expected=expected_parameters,
     hints=(
-        "One expert is three matrices of width x expert_width numbers.",
-        "All: (experts + shared) of them a layer. Met: (top_k + shared).",
-        "The router has experts x (width + 1) numbers a layer and belongs to both counts.",
+        tied(
+            "One expert is three matrices of width x expert_width numbers.",
+            "two_matrices", "square",
+        ),
+        tied(
+            "All: (experts + shared) of them a layer. Met: (top_k + shared).",
+            "one_layer", "no_shared", "shared_in_experts", "shared_in_top_k", "all_met",
+            "active_alone", "active_first", "all_alone", ACTIVE,
+        ),
+        tied(
+            "The router has experts x (width + 1) numbers a layer and belongs to both counts.",
+            "no_router", "router_of_chosen", "router_once", "router_not_met", "no_selection_bias",
+        ),
     ),
     misconceptions=PARAMETERS,
-)
+)  # fmt: skip
 
 
 def _fit_swiglu(mine):
