@@ -5,7 +5,9 @@ that it fits. Here the real wrappers run at the shapes of real models, and each 
 replaced by a compilation for the target: triton's own compiler and, for NVIDIA, the
 `ptxas` in its package need no GPU. From the result are read: registers, bytes spilled
 from registers to memory, shared memory against the chip's limit, matrix instructions,
-and 16-byte loads.
+16-byte loads, and stores. A kernel that stores nothing was compiled away, and one that
+promises matrix products (`PRODUCTS` in its file) and has no matrix instruction multiplies
+number by number: neither fits.
 
 This needs a process in which triton compiles: KVC_BACKEND=offline, set by
 `python -m kernels compile`.
@@ -58,11 +60,26 @@ class Compiled:
     shared_limit: int  # bytes
     mma: int  # matrix instructions in the code
     wide_loads: int  # 16-byte loads in the code
+    stores: int  # stores to global memory in the code
+    promised: bool  # matrix instructions
     seconds: float
 
     @property
+    def problem(self) -> str:
+        """Why it does not fit, or an empty string."""
+        if self.spilled:
+            return "SPILLS"
+        if self.shared > self.shared_limit:
+            return "TOO MUCH SHARED MEMORY"
+        if not self.stores:
+            return "STORES NOTHING"
+        if self.promised and not self.mma:
+            return "NO MATRIX INSTRUCTION"
+        return ""
+
+    @property
     def fits(self) -> bool:
-        return self.spilled == 0 and self.shared <= self.shared_limit
+        return not self.problem
 
 
 class _OfflineDriver:
@@ -125,8 +142,9 @@ def compiling_for(target: Target):
         driver._active = driver_as_usual
 
 
-def compile_call(target: Target, shape: str, call) -> list[Compiled]:
-    """Compile every launch that `call()` makes."""
+def compile_call(target: Target, shape: str, call, products=()) -> list[Compiled]:
+    """Compile every launch that `call()` makes; `products` names the kernels among them that
+    promise matrix instructions."""
     with compiling_for(target) as log:
         call()
     if not log:
@@ -134,7 +152,8 @@ def compile_call(target: Target, shape: str, call) -> list[Compiled]:
     read = _read_nvidia if target.vendor == "cuda" else _read_amd
     return [
         Compiled(kernel=name, shape=shape, shared=compiled.metadata.shared,
-                 shared_limit=target.shared, seconds=seconds, **read(compiled, target))
+                 shared_limit=target.shared, promised=name in products, seconds=seconds,
+                 **read(compiled, target))
         for name, compiled, seconds in log
     ]
 
@@ -146,7 +165,8 @@ def compile_kernels(target: Target, names) -> list[Compiled]:
         for shape in gates.module(name).REAL:
             label = f"{shape.label} {str(shape.dtype).removeprefix('torch.')}"
             found += compile_call(
-                target, label, lambda: gates.call(name, shape, shape.arguments(), "triton"))  # noqa: B023
+                target, label, lambda: gates.call(name, shape, shape.arguments(), "triton"),  # noqa: B023
+                gates.products(name, shape))
     return found
 
 
@@ -175,6 +195,7 @@ def _read_nvidia(compiled, target: Target) -> dict[str, int]:
         "spilled": max(int(count) for count in spilled),
         "mma": len(re.findall(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)\b", ptx)),
         "wide_loads": len(re.findall(wide, ptx)),
+        "stores": len(re.findall(r"\b(?:st(?:\.\w+)*|red|atom)\.global\b", ptx)),
     }
 
 
@@ -192,26 +213,22 @@ def _read_amd(compiled, target: Target) -> dict[str, int]:
         "spilled": largest("vgpr_spill_count") + largest("sgpr_spill_count"),
         "mma": len(re.findall(r"\bv_s?mfma", text)),
         "wide_loads": len(re.findall(r"\b(?:global|buffer)_load_dwordx4", text)),
+        "stores": len(re.findall(r"\b(?:global|buffer|flat)_(?:store|atomic)", text)),
     }
 
 
 def show(found: list[Compiled]) -> str:
     """The table that `python -m kernels compile` prints."""
     heads = ["kernel", "shape", "registers", "spilled", "shared", "limit", "mma", "16 B loads",
-             "seconds", "verdict"]
-    rows = []
-    for one in found:
-        verdict = "fits"
-        if one.spilled:
-            verdict = "SPILLS"
-        elif one.shared > one.shared_limit:
-            verdict = "TOO MUCH SHARED MEMORY"
-        rows.append([one.kernel, one.shape, one.registers, one.spilled, one.shared,
-                     one.shared_limit, one.mma, one.wide_loads, round(one.seconds, 2), verdict])
+             "stores", "seconds", "verdict"]
+    rows = [[one.kernel, one.shape, one.registers, one.spilled, one.shared, one.shared_limit,
+             one.mma, one.wide_loads, one.stores, round(one.seconds, 2), one.problem or "fits"]
+            for one in found]
     return gates.table(heads, rows)
 
 
 def as_json(target: Target, found: list[Compiled]) -> dict:
     return {"target": target.name, "triton": backend.current().triton_version,
             "fits": all(one.fits for one in found),
-            "kernels": [{**asdict(one), "fits": one.fits} for one in found]}
+            "kernels": [{**asdict(one), "fits": one.fits, "problem": one.problem}
+                        for one in found]}

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD_DIM = 256
+PRODUCTS = ("_attend_split",)
 
 
 def decode_attention(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kernels import arguments, backend
 from kernels.backend import tl, triton
 
 
@@ -56,6 +57,28 @@ def schedule(experts_Nk, experts: int, block: int):
     # Beyond the last block the end lies before the first row: no rows.
     end_b = torch.minimum(first_b + block, end_E[expert_b])
     return order_R.int(), torch.stack([expert_b, first_b, end_b]).int()
+
+
+def block_sizes(rows, experts, width, ffn, dtype):
+    """Block sizes: few large ones in the interpreter, where each operation costs alike.
+    BLOCK_M follows the mean load, so that a lone token does not drag 63 empty rows along."""
+    load = arguments.power_of_two(-(-rows // experts))
+    if backend.current().name == "interpret":
+        block_x = min(arguments.power_of_two(width, 16), 512)
+        return dict(BLOCK_M=min(load, 64), BLOCK_X=block_x,
+                    BLOCK_F=min(arguments.power_of_two(ffn, 16), 65_536 // block_x))
+    # Sizes that `python -m kernels compile` shows to fit all targets without a spill. fp32
+    # has no matrix instruction of full precision, so its products need many registers.
+    if dtype == torch.float32:
+        return dict(BLOCK_M=16, BLOCK_F=32, BLOCK_X=32, num_warps=4, num_stages=2)
+    if width % 16 or ffn % 16:  # rows that start anywhere are loaded a number at a time
+        return dict(BLOCK_M=min(max(load, 16), 32), BLOCK_F=32, BLOCK_X=32, num_warps=4,
+                    num_stages=2)
+    if load <= 16:  # the weights decide: wide rows of them, and many programs
+        return dict(BLOCK_M=16, BLOCK_F=32, BLOCK_X=128, num_warps=4, num_stages=3)
+    block_m = min(load, 128)
+    return dict(BLOCK_M=block_m, BLOCK_F=64, BLOCK_X=64, num_warps=8 if block_m > 64 else 4,
+                num_stages=3)
 
 
 def most_blocks(rows: int, experts: int, block: int) -> int:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD_DIM = 256
+PRODUCTS = ("_attend_block",)
 LOG2_E = 1.4426950408889634  # exp(x) = 2 ** (x * LOG2_E), and 2 ** x is what a GPU has
 
 

@@ -5,7 +5,9 @@ A kernel NAME is `kernels/NAME.py` with
 - `NAME(..., impl=None)`, the public function, and `traffic(...)` beside it;
 - `SMALL`, shapes that the interpreter can run: compared with the twin by `check`;
 - `REAL`, shapes of real models: compiled by `compile`, timed by `bench`;
-- `expected(shape)`, the traffic of a shape with the blocks that are chosen here.
+- `expected(shape)`, the traffic of a shape with the blocks that are chosen here;
+- `PRODUCTS`, if it has any, the names of its launches that use matrix instructions when
+  numbers have 16 bits: in compiled code their absence is a fault.
 
 A shape is a frozen dataclass with a `label`, a `dtype` and `arguments(device, seed)`, the
 keyword arguments of the public function (`kernels.attention_shape` has one for
@@ -34,6 +36,12 @@ def call(name: str, shape, arguments: dict[str, Any], impl: str | None = None):
     `function` where a file holds several kernels."""
     function = getattr(shape, "function", None) or getattr(module(name), name)
     return function(**arguments, impl=impl)
+
+
+def products(name: str, shape) -> tuple[str, ...]:
+    """The launches that promise matrix instructions. In fp32 none does: at full precision
+    NVIDIA's chips have no such instruction."""
+    return getattr(module(name), "PRODUCTS", ()) if shape.dtype.itemsize == 2 else ()
 
 
 def table(heads: list[str], rows: list[list]) -> str:

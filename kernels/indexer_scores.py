@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_DIM = 256
+PRODUCTS = ("_score_tile",)
 
 
 def indexer_scores(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_LATENT = 512
 LARGEST_ROPE = 128
+PRODUCTS = ("_attend_latent",)
 
 
 def mla_decode(

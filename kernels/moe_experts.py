@@ -27,12 +27,20 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
-from kernels.expert_blocks import check_routing, most_blocks, padding, rows_of_block, schedule
+from kernels.expert_blocks import (
+    block_sizes,
+    check_routing,
+    most_blocks,
+    padding,
+    rows_of_block,
+    schedule,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+PRODUCTS = ("_up", "_down")
 
 
 def moe_experts(
@@ -174,7 +182,7 @@ def _add_up(
 
 def _launch(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF, limit, sizes):
     N, X, E, ffn, k = (sizes[letter] for letter in ("N", "X", "E", "F", "k"))
-    blocks = _blocks(N * k, E, X, ffn, x_NX.dtype)
+    blocks = block_sizes(N * k, E, X, ffn, x_NX.dtype)
     order_R, block_3b = schedule(experts_Nk, E, blocks["BLOCK_M"])
     number = block_3b.shape[1]
     hidden_RF = x_NX.new_empty(N * k, ffn)
@@ -197,28 +205,6 @@ def _launch(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF, limit, siz
     _add_up[(-(-N // block_t) * -(-X // block_x),)](said_RX, y_NX, N, TOP_K=k, WIDTH=X,
                                                     BLOCK_T=block_t, BLOCK_X=block_x)
     return y_NX
-
-
-def _blocks(rows, experts, width, ffn, dtype):
-    """Block sizes: few large ones in the interpreter, where each operation costs alike.
-    BLOCK_M follows the mean load, so that a lone token does not drag 63 empty rows along."""
-    load = arguments.power_of_two(-(-rows // experts))
-    if backend.current().name == "interpret":
-        block_x = min(arguments.power_of_two(width, 16), 512)
-        return dict(BLOCK_M=min(load, 64), BLOCK_X=block_x,
-                    BLOCK_F=min(arguments.power_of_two(ffn, 16), 65_536 // block_x))
-    # Sizes that `python -m kernels compile` shows to fit all targets without a spill. fp32
-    # has no matrix instruction of full precision, so its products need many registers.
-    if dtype == torch.float32:
-        return dict(BLOCK_M=16, BLOCK_F=32, BLOCK_X=32, num_warps=4, num_stages=2)
-    if width % 16 or ffn % 16:  # rows that start anywhere are loaded a number at a time
-        return dict(BLOCK_M=min(max(load, 16), 32), BLOCK_F=32, BLOCK_X=32, num_warps=4,
-                    num_stages=2)
-    if load <= 16:  # the weights decide: wide rows of them, and many programs
-        return dict(BLOCK_M=16, BLOCK_F=32, BLOCK_X=128, num_warps=4, num_stages=3)
-    block_m = min(load, 128)
-    return dict(BLOCK_M=block_m, BLOCK_F=64, BLOCK_X=64, num_warps=8 if block_m > 64 else 4,
-                num_stages=3)
 
 
 def traffic(*, tokens, top_k, width, ffn, loads, block=16, parts=(1, 1),
@@ -289,7 +275,8 @@ class Shape:
 
 def expected(shape: Shape) -> dict[str, int]:
     """The traffic of a shape with the blocks that would be chosen here."""
-    blocks = _blocks(shape.tokens * shape.top_k, shape.experts, shape.width, shape.ffn, shape.dtype)
+    blocks = block_sizes(shape.tokens * shape.top_k, shape.experts, shape.width, shape.ffn,
+                         shape.dtype)
     parts = (-(-shape.ffn // blocks["BLOCK_F"]), -(-shape.width // blocks["BLOCK_F"]))
     return traffic(tokens=shape.tokens, top_k=shape.top_k, width=shape.width, ffn=shape.ffn,
                    loads=shape.loads(), block=blocks["BLOCK_M"], parts=parts,

@@ -30,6 +30,7 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
+from kernels.score_keys import keys_of
 from kernels.visibility import VisibleShape, check_start, counts_of, seen_by, visible_counts
 
 if TYPE_CHECKING:
@@ -111,18 +112,6 @@ def _entries(blocks, slot_S, wanted_T1, seen_T1, slots, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _keys(score, entry_TS, visible_TS, score_s):
-    """Whole numbers in the order of the scores; the lowest for what is not visible."""
-    score_TS = tl.load(score + entry_TS.to(tl.int64) * score_s, mask=visible_TS, other=0.0)
-    score_TS = score_TS.to(tl.float32)
-    score_TS = tl.where(score_TS == 0, 0.0, score_TS)  # -0 equals 0, its bits do not
-    bits_TS = score_TS.to(tl.int32, bitcast=True)
-    key_TS = tl.where(bits_TS < 0, bits_TS ^ 0x7FFFFFFF, bits_TS)
-    key_TS = tl.where(score_TS != score_TS, 0x7FFFFFFF, key_TS)
-    return tl.where(visible_TS, key_TS, -0x80000000)
-
-
-@triton.jit
 def _select(
     score, starts, blocks, index, start, tokens, entries, slots, k, width,
     score_b, score_t, score_s,
@@ -168,7 +157,7 @@ def _select(
         for begin in range(0, last, BLOCK_S):
             entry_TS, visible_TS = _entries(blocks, begin + tl.arange(0, BLOCK_S), seek_T1,
                                             seen_T1, slots, BLOCK)
-            key_TS = _keys(score, entry_TS, visible_TS, score_s)
+            key_TS = keys_of(score, entry_TS, visible_TS, score_s)
             reach_low_TS += (key_TS >= (low_T1 ^ BOTTOM)).to(tl.int32)
             reach_middle_TS += (key_TS >= (middle_T1 ^ BOTTOM)).to(tl.int32)
             reach_high_TS += (key_TS >= (high_T1 ^ BOTTOM)).to(tl.int32)
@@ -189,7 +178,7 @@ def _select(
     for begin in range(0, last, BLOCK_S):
         entry_TS, visible_TS = _entries(blocks, begin + tl.arange(0, BLOCK_S), seen_T1 > 0,
                                         seen_T1, slots, BLOCK)
-        key_TS = _keys(score, entry_TS, visible_TS & seek_T1, score_s)
+        key_TS = keys_of(score, entry_TS, visible_TS & seek_T1, score_s)
         equal_TS = (seek_T1 & (key_TS == limit_T1)).to(tl.int32)
         earlier_TS = met_T1 + tl.cumsum(equal_TS, 1) - equal_TS
         chosen_TS = (key_TS > limit_T1) | ((equal_TS > 0) & (earlier_TS < ties_T1))

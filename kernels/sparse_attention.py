@@ -31,6 +31,13 @@ from torch import Tensor
 from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
+from kernels.running_softmax import (
+    share_and_lse,
+    sink_or_nothing,
+    store_split,
+    weigh_block,
+    window_range,
+)
 from kernels.sparse_list import (
     Call,
     SparseShape,
@@ -42,8 +49,8 @@ from kernels.sparse_list import (
     merge,
     parts_of,
     strides,
-    window_visible,
 )
+from kernels.sparse_twin import twin
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_VALUE = 512
 LARGEST_TAIL = 128  # numbers of a key beyond its value
+PRODUCTS = ("_attend_chosen",)
 
 
 def sparse_attention(
@@ -107,95 +115,6 @@ def sparse_attention(
     return _launch(query_BTHD, call, scale, value_dim, splits)
 
 
-def twin(query_BTHD, call: Call, scale, value_dim, numbers_of=(torch.Tensor.to,) * 2):
-    """The same in plain torch: each token's list of rows, then softmax; in fp32 or wider.
-
-    `numbers_of`: two functions (rows, dtype) that make numbers of entries and of the window.
-    """
-    wide = torch.promote_types(query_BTHD.dtype, torch.float32)
-    rows, seen = [], []
-    if call.index_BTk is not None:
-        seen.append((call.index_BTk >= 0) & (call.index_BTk < call.sizes["S"]))
-        batch_B11 = torch.arange(call.sizes["B"], device=query_BTHD.device)[:, None, None]
-        chosen_BTkD = call.entry_BSD[batch_B11, call.index_BTk.long() * seen[-1]]
-        rows.append(numbers_of[0](chosen_BTkD, wide))
-    if call.window_BWD is not None:
-        seen.append(window_visible(call, query_BTHD.device))
-        window_BWD = numbers_of[1](call.window_BWD, wide)
-        rows.append(window_BWD[:, None].expand(-1, call.sizes["T"], -1, -1))
-    if not rows:
-        return torch.zeros_like(query_BTHD[..., :value_dim])
-    seen_BTS = torch.cat(seen, 2)
-    # What is not visible may be anything, NaN included: 0 * NaN would be NaN.
-    row_BTSD = torch.where(seen_BTS[..., None], torch.cat(rows, 2), 0)
-    score_BTHS = torch.einsum("bthd,btsd->bths", query_BTHD.to(wide), row_BTSD) * scale
-    score_BTHS = score_BTHS.masked_fill(~seen_BTS[:, :, None], -torch.inf)
-    if call.sink_H is not None:
-        sink_BTH1 = call.sink_H.to(wide)[:, None].expand(*score_BTHS.shape[:3], 1)
-        weight_BTHS = torch.cat([score_BTHS, sink_BTH1], 3).softmax(3)[..., :-1]
-    else:
-        weight_BTHS = score_BTHS.softmax(3)
-    weight_BTHS = torch.where(seen_BTS.any(2)[:, :, None, None], weight_BTHS, 0)
-    output_BTHV = torch.einsum("bths,btsv->bthv", weight_BTHS, row_BTSD[..., :value_dim])
-    return output_BTHV.to(query_BTHD.dtype)
-
-
-@triton.jit
-def _sink_or_nothing(sink, head, split, HEADS: tl.constexpr, BLOCK_H: tl.constexpr):
-    """Maximum and sum before any entry: the sink in the first split, else of nothing."""
-    highest_H = tl.full([BLOCK_H], -float("inf"), tl.float32)
-    if sink is not None:
-        head_H = head + tl.arange(0, BLOCK_H)
-        highest_H = tl.load(sink + head_H, mask=head_H < tl.where(split == 0, HEADS, 0),
-                            other=-float("inf")).to(tl.float32)
-    return highest_H, tl.where(highest_H == -float("inf"), 0.0, 1.0)
-
-
-@triton.jit
-def _window_range(lengths, batch, token, tokens, rows, reach):
-    """The first row that a token sees, and one past the last; empty if first >= last."""
-    length = rows
-    if lengths is not None:
-        length = tl.minimum(tl.load(lengths + batch), rows)
-    own = length - tokens + token
-    return tl.maximum(own - reach + 1, 0), tl.maximum(own + 1, 0)
-
-
-@triton.jit
-def _weigh_block(score_HS, there_S, highest_H, total_H):
-    """The weights of a block of the list, and what the running maximum and sum become; sums
-    before it shrink by the last of the four."""
-    score_HS = tl.where(there_S[None, :], score_HS, -float("inf"))
-    higher_H = tl.maximum(highest_H, tl.max(score_HS, 1))
-    # Nothing may be there yet: -inf minus -inf is NaN, so such a maximum counts as 0.
-    base_H = tl.where(higher_H == -float("inf"), 0.0, higher_H)
-    shrink_H = tl.exp(highest_H - base_H)
-    weight_HS = tl.exp(score_HS - base_H[:, None])
-    return weight_HS, higher_H, total_H * shrink_H + tl.sum(weight_HS, 1), shrink_H
-
-
-@triton.jit
-def _share_and_lse(highest_H, total_H):
-    """What sums are multiplied by at the end, and the log-sum-exp. Nothing there: a total of
-    0, an output of 0 and a log-sum-exp of -inf."""
-    some_H = total_H > 0
-    total_H = tl.where(some_H, total_H, 1.0)
-    return 1 / total_H, tl.where(some_H, highest_H + tl.log(total_H), -float("inf"))
-
-
-@triton.jit
-def _store_split(partial, partial_lse, at, head, lse_H, output_HV,
-                 HEADS: tl.constexpr, VALUE: tl.constexpr,
-                 BLOCK_H: tl.constexpr, BLOCK_V: tl.constexpr):
-    """What a program found: the output, and its log-sum-exp if splits are to be merged."""
-    member_H, number_V = tl.arange(0, BLOCK_H), tl.arange(0, BLOCK_V)
-    at = at * HEADS + head
-    tl.store(partial + at * VALUE + member_H[:, None] * VALUE + number_V[None, :], output_HV,
-             mask=(member_H[:, None] < HEADS - head) & (number_V[None, :] < VALUE))
-    if partial_lse is not None:
-        tl.store(partial_lse + at + member_H, lse_H, mask=member_H < HEADS - head)
-
-
 @triton.jit
 def _attend_rows(
     row_S, number_d, there_S, query_HV, query_HR, scale, highest_H, total_H, output_HV,
@@ -211,7 +130,7 @@ def _attend_rows(
         row_SR = tl.load(row_S[:, None] + number_R[None, :] * number_d,
                          mask=there_S[:, None] & (number_R[None, :] < VALUE + TAIL), other=0.0)
         score_HS = tl.dot(query_HR, tl.trans(row_SR), score_HS, input_precision="ieee")
-    weight_HS, highest_H, total_H, shrink_H = _weigh_block(score_HS * scale, there_S, highest_H,
+    weight_HS, highest_H, total_H, shrink_H = weigh_block(score_HS * scale, there_S, highest_H,
                                                            total_H)
     output_HV = tl.dot(weight_HS.to(row_SV.dtype), row_SV, output_HV * shrink_H[:, None],
                        input_precision="ieee")
@@ -239,7 +158,7 @@ def _attend_chosen(
     # The list is the window's blocks and then the chosen ones; a split is some of them.
     near = 0
     if window is not None:
-        first, last = _window_range(lengths, batch, token, tokens, rows, reach)
+        first, last = window_range(lengths, batch, token, tokens, rows, reach)
         near = tl.cdiv(last - first, BLOCK_S)
     blocks = near + tl.cdiv(chosen, BLOCK_S)
     share = tl.cdiv(blocks, splits)
@@ -259,7 +178,7 @@ def _attend_chosen(
         query_HR = tl.load(query + member_H1 * (VALUE + TAIL) + number_R[None, :],
                            mask=(member_H1 < HEADS - head) & (number_R[None, :] < VALUE + TAIL),
                            other=0.0)
-    highest_H, total_H = _sink_or_nothing(sink, head, split, HEADS, BLOCK_H)
+    highest_H, total_H = sink_or_nothing(sink, head, split, HEADS, BLOCK_H)
     output_HV = tl.zeros([BLOCK_H, BLOCK_V], tl.float32)
     if window is not None:
         for block in range(begin, tl.minimum(end, near)):
@@ -278,9 +197,9 @@ def _attend_chosen(
                 (row_S >= 0) & (row_S < entries), query_HV, query_HR, scale, highest_H, total_H,
                 output_HV, VALUE, TAIL, BLOCK_V, BLOCK_R)
 
-    share_H, lse_H = _share_and_lse(highest_H, total_H)
+    share_H, lse_H = share_and_lse(highest_H, total_H)
     output_HV = (output_HV * share_H[:, None]).to(partial.dtype.element_ty)
-    _store_split(partial, partial_lse, at * splits + split, head, lse_H, output_HV,
+    store_split(partial, partial_lse, at * splits + split, head, lse_H, output_HV,
                  HEADS, VALUE, BLOCK_H, BLOCK_V)
 
 

@@ -4,17 +4,8 @@ The same attention as `sparse_attention`. Here a far entry is 256 bytes of E2M1 
 in a byte, the even one low, and 32 scales in E4M3; a row of the window is 512 codes in
 E4M3 and 16 scales in UE8M0 (arXiv 2609.19969). What moves through memory are these bytes.
 A program turns them into numbers in its registers, a block of rows at a time, and the
-numbers are never written to memory: 3.6 times fewer bytes are read than in bf16.
-
-Codes become numbers by moving bits, without a table and without the 8-bit floats of newer
-chips. A code's exponent and fraction are put where fp16 has its own; there they mean the
-same number, only smaller by a power of two, subnormals too:
-
-    E2M1  s ee m         ->  fp16  s 000ee m000000000         the number * 2**-14
-    E4M3  s eeee mmm     ->  fp16  s 0eeee mmm0000000         the number * 2**-8
-
-The product with a scale is exact. E2M1 has 2 significant bits and E4M3 4: 6 bits, and bf16
-holds 8. So the matrix unit works on exactly the numbers that the bytes stand for.
+numbers are never written to memory: 3.6 times fewer bytes are read than in bf16. How codes
+become numbers is in `kernels.unpack_in_registers`.
 """
 
 from __future__ import annotations
@@ -29,15 +20,14 @@ from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
 from kernels.packed_rows import FP4, FP8, Row, unpack_twin
-from kernels.sparse_attention import (
-    LARGEST_VALUE,
-    _share_and_lse,
-    _sink_or_nothing,
-    _store_split,
-    _weigh_block,
-    _window_range,
-    twin,
+from kernels.running_softmax import (
+    share_and_lse,
+    sink_or_nothing,
+    store_split,
+    weigh_block,
+    window_range,
 )
+from kernels.sparse_attention import LARGEST_VALUE
 from kernels.sparse_list import (
     Call,
     SparseShape,
@@ -50,11 +40,14 @@ from kernels.sparse_list import (
     parts_of,
     strides,
 )
+from kernels.sparse_twin import twin
+from kernels.unpack_in_registers import read_fp4, read_fp8
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt8
 
 DTYPES = (torch.float32, torch.bfloat16)  # fp16 cannot hold every value of a row
+PRODUCTS = ("_attend_packed",)
 
 
 def sparse_attention_fp4(
@@ -106,75 +99,12 @@ def _formats(dim: int) -> tuple[Row, Row]:
 
 
 @triton.jit
-def _e2m1_small(code):
-    """The number of an E2M1 code, times 2**-14, in fp16."""
-    return ((code & 8) << 12 | (code & 7) << 9).to(tl.uint16).to(tl.float16, bitcast=True)
-
-
-@triton.jit
-def _e4m3_small(code):
-    """The number of an E4M3 code, times 2**-8, in fp16; that of NaN (127 and 255) is 1.875."""
-    return ((code & 128) << 8 | (code & 127) << 7).to(tl.uint16).to(tl.float16, bitcast=True)
-
-
-@triton.jit
-def _ue8m0(code):
-    """2**(code - 127) in fp32; code 0 is below its normal numbers, and code 255 is NaN."""
-    bits = tl.where(code == 0, 0x400000, code << 23)
-    return tl.where(code == 255, 0x7FC00000, bits).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def _scaled(number_SP, scale_SN, dtype: tl.constexpr):
-    """Each number times the scale of its group."""
-    BLOCK_S: tl.constexpr = number_SP.shape[0]
-    PAIRS: tl.constexpr = number_SP.shape[1]
-    GROUPS: tl.constexpr = scale_SN.shape[1]
-    number_SNG = tl.reshape(number_SP.to(tl.float32), [BLOCK_S, GROUPS, PAIRS // GROUPS])
-    return tl.reshape(number_SNG * scale_SN[:, :, None], [BLOCK_S, PAIRS]).to(dtype)
-
-
-@triton.jit
-def _read_fp4(row_S, row_y, there_S, dtype: tl.constexpr, DIM: tl.constexpr,
-              BLOCK_D: tl.constexpr):
-    """Far entries at these addresses, codes | scales: their even numbers and their odd ones."""
-    byte_P, scale_N = tl.arange(0, BLOCK_D // 2), tl.arange(0, BLOCK_D // 16)
-    code_SP = tl.load(row_S[:, None] + byte_P[None, :] * row_y,
-                      mask=there_S[:, None] & (byte_P[None, :] < DIM // 2), other=0).to(tl.int32)
-    scale_SN = tl.load(row_S[:, None] + (DIM // 2 + scale_N[None, :]) * row_y,
-                       mask=there_S[:, None] & (scale_N[None, :] < DIM // 16), other=0)
-    scale_SN = scale_SN.to(tl.int32)
-    scale_SN = tl.where((scale_SN & 127) == 127, float("nan"),
-                        _e4m3_small(scale_SN).to(tl.float32) * (256.0 * 16384.0))
-    return (_scaled(_e2m1_small(code_SP & 15), scale_SN, dtype),
-            _scaled(_e2m1_small(code_SP >> 4), scale_SN, dtype))
-
-
-@triton.jit
-def _read_fp8(row_S, row_z, there_S, dtype: tl.constexpr, DIM: tl.constexpr,
-              BLOCK_D: tl.constexpr):
-    """Rows of the window at these addresses, codes | scales: even numbers and odd ones."""
-    byte_D, scale_N = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_D // 32)
-    code_SD = tl.load(row_S[:, None] + byte_D[None, :] * row_z,
-                      mask=there_S[:, None] & (byte_D[None, :] < DIM), other=0)
-    scale_SN = tl.load(row_S[:, None] + (DIM + scale_N[None, :]) * row_z,
-                       mask=there_S[:, None] & (scale_N[None, :] < DIM // 32), other=0)
-    code_SD = code_SD.to(tl.int32)
-    # A NaN among the codes makes the row's score NaN, so it may as well be all of the row.
-    worst_S1 = tl.max(code_SD & 127, 1)[:, None]
-    scale_SN = tl.where(worst_S1 == 127, float("nan"), _ue8m0(scale_SN.to(tl.int32)))
-    even_SP, odd_SP = tl.split(tl.reshape(code_SD, [row_S.shape[0], BLOCK_D // 2, 2]))
-    return (_scaled(_e4m3_small(even_SP).to(tl.float32) * 256.0, scale_SN, dtype),
-            _scaled(_e4m3_small(odd_SP).to(tl.float32) * 256.0, scale_SN, dtype))
-
-
-@triton.jit
 def _add_rows(even_SP, odd_SP, there_S, query_even_HP, query_odd_HP, scale, highest_H, total_H,
               output_even_HP, output_odd_HP):
     """A block of the list, as keys and then as values."""
     score_HS = tl.dot(query_even_HP, tl.trans(even_SP), input_precision="ieee")
     score_HS = tl.dot(query_odd_HP, tl.trans(odd_SP), score_HS, input_precision="ieee")
-    weight_HS, highest_H, total_H, shrink_H = _weigh_block(score_HS * scale, there_S, highest_H,
+    weight_HS, highest_H, total_H, shrink_H = weigh_block(score_HS * scale, there_S, highest_H,
                                                            total_H)
     weight_HS = weight_HS.to(even_SP.dtype)
     output_even_HP = tl.dot(weight_HS, even_SP, output_even_HP * shrink_H[:, None],
@@ -204,7 +134,7 @@ def _attend_packed(
     # The list is the window's blocks and then the chosen ones; a split is some of them.
     near = 0
     if window is not None:
-        first, last = _window_range(lengths, batch, token, tokens, rows, reach)
+        first, last = window_range(lengths, batch, token, tokens, rows, reach)
         near = tl.cdiv(last - first, BLOCK_S)
     blocks = near + tl.cdiv(chosen, BLOCK_S)
     share = tl.cdiv(blocks, splits)
@@ -217,14 +147,14 @@ def _attend_packed(
     query_HD = tl.load(query + member_H1 * DIM + number_1D,
                        mask=(member_H1 < HEADS - head) & (number_1D < DIM), other=0.0)
     even_HP, odd_HP = tl.split(tl.reshape(query_HD, [BLOCK_H, BLOCK_D // 2, 2]))
-    highest_H, total_H = _sink_or_nothing(sink, head, split, HEADS, BLOCK_H)
+    highest_H, total_H = sink_or_nothing(sink, head, split, HEADS, BLOCK_H)
     output_even_HP = tl.zeros([BLOCK_H, BLOCK_D // 2], tl.float32)
     output_odd_HP = tl.zeros([BLOCK_H, BLOCK_D // 2], tl.float32)
     if window is not None:
         for block in range(begin, tl.minimum(end, near)):
             row_S = first + block * BLOCK_S + place_S
             there_S = row_S < last
-            row_even_SP, row_odd_SP = _read_fp8(
+            row_even_SP, row_odd_SP = read_fp8(
                 window + batch * window_b + row_S.to(tl.int64) * window_w, window_z, there_S,
                 query_HD.dtype, DIM, BLOCK_D)
             highest_H, total_H, output_even_HP, output_odd_HP = _add_rows(
@@ -236,18 +166,18 @@ def _attend_packed(
             place = block * BLOCK_S + place_S
             row_S = tl.load(index + place, mask=place < chosen, other=-1)
             there_S = (row_S >= 0) & (row_S < entries)
-            row_even_SP, row_odd_SP = _read_fp4(
+            row_even_SP, row_odd_SP = read_fp4(
                 entry + batch * entry_b + row_S.to(tl.int64) * entry_s, entry_y, there_S,
                 query_HD.dtype, DIM, BLOCK_D)
             highest_H, total_H, output_even_HP, output_odd_HP = _add_rows(
                 row_even_SP, row_odd_SP, there_S, even_HP, odd_HP, scale, highest_H, total_H,
                 output_even_HP, output_odd_HP)
 
-    share_H, lse_H = _share_and_lse(highest_H, total_H)
+    share_H, lse_H = share_and_lse(highest_H, total_H)
     even_HP = (output_even_HP * share_H[:, None]).to(partial.dtype.element_ty)
     odd_HP = (output_odd_HP * share_H[:, None]).to(partial.dtype.element_ty)
     output_HD = tl.reshape(tl.join(even_HP, odd_HP), [BLOCK_H, BLOCK_D])
-    _store_split(partial, partial_lse, at * splits + split, head, lse_H, output_HD,
+    store_split(partial, partial_lse, at * splits + split, head, lse_H, output_HD,
                  HEADS, DIM, BLOCK_H, BLOCK_D)
 
 

@@ -124,15 +124,6 @@ def _check_sink(sink, query) -> None:
                          f"point on {query.device}")
 
 
-def window_visible(call: Call, device):
-    """Which rows of the window each query sees, [B, T, W]."""
-    B, T, W = (call.sizes[letter] for letter in "BTW")
-    row_W = torch.arange(W, device=device)
-    length_B = row_W.new_full((B,), W) if call.lengths_B is None else call.lengths_B
-    own_BT1 = (length_B[:, None] - T + torch.arange(T, device=device))[:, :, None]
-    return (row_W <= own_BT1) & (row_W > own_BT1 - call.reach)
-
-
 def block_sizes(dtype) -> tuple[int, int, int, int]:
     """Heads and rows of a block, warps and stages, for lists of 512 numbers a row: sizes that
     `python -m kernels compile` shows to fit without a spill.

@@ -35,6 +35,26 @@ def spacious(a, b, target, N: tl.constexpr, STEPS: tl.constexpr):
     tl.store(target + row * N + column, total)
 
 
+@triton.jit
+def silent(source, target, BLOCK: tl.constexpr, KEEP: tl.constexpr):
+    """Computes and keeps nothing, so that the compiler leaves nothing of it."""
+    at = tl.arange(0, BLOCK)
+    doubled = 2 * tl.load(source + at)
+    if KEEP:
+        tl.store(target + at, doubled)
+
+
+@triton.jit
+def number_by_number(a, b, target, N: tl.constexpr):
+    """A matrix product as a sum of outer products."""
+    row, column = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    total = tl.zeros([N, N], tl.float32)
+    for step in range(N):
+        left = tl.load(a + row * N + step).to(tl.float32)
+        total += left * tl.load(b + step * N + column).to(tl.float32)
+    tl.store(target + row * N + column, total)
+
+
 target = compiler.TARGETS[sys.argv[1]]
 NVIDIA = target.vendor == "cuda"
 
@@ -51,8 +71,19 @@ def overflow():
     spacious[(1,)](a, b, torch.empty(n, n), N=n, STEPS=32, num_stages=stages, num_warps=8)
 
 
-found = [*compiler.compile_call(target, "spill", spill),
-         *compiler.compile_call(target, "overflow", overflow)]
+def nothing_stored():
+    silent[(1,)](torch.empty(256), torch.empty(256), BLOCK=256, KEEP=False)
+
+
+def no_products():
+    a, b = torch.empty(16, 16).bfloat16(), torch.empty(16, 16).bfloat16()
+    number_by_number[(1,)](a, b, torch.empty(16, 16), N=16)
+
+
+PRODUCTS = ("spacious", "number_by_number")
+found = [one for label, call in (("spill", spill), ("overflow", overflow),
+                                 ("nothing stored", nothing_stored), ("no products", no_products))
+         for one in compiler.compile_call(target, label, call, PRODUCTS)]
 try:
     compiler.compile_call(target, "nothing", lambda: None)
 except ValueError as error:

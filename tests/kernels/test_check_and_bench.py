@@ -92,16 +92,6 @@ def test_floor_is_the_longer_of_moving_and_multiplying():
     assert bench.floor({**moving, "flops": 10**12}, CARD, "float32") == pytest.approx(2e-2)
 
 
-def test_a_floor_reads_no_input_byte_twice(device):
-    flash = gates.module("flash_attention")
-    shape = flash.SMALL[0]
-    inputs = shape.arguments(device)
-    once = 4 * sum(inputs[name].numel() for name in ("query_BTHD", "key_BSKD", "value_BSKD"))
-    long = replace(shape, tokens=400, entries=400)
-    assert flash.expected(long)["bytes_read"] > 400 / 127 * once  # several blocks read keys again
-    assert bench.unavoidable("flash_attention", shape, inputs)["bytes_read"] <= once
-
-
 def test_record_and_table(tmp_path):
     timed = bench.Timed("decode_attention", "tiny", "bfloat16", bytes_moved=10**9, flops=10**9,
                         seconds=1e-3, floor=5e-4, sdpa=None)

@@ -1,8 +1,10 @@
 """The compile gate: real kernels pass it on real chips, and bad ones do not."""
 
+import ast
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +35,15 @@ def test_a_spill_and_too_much_shared_memory_are_found(target):
                   KVC_BACKEND="offline")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    spill, overflow = told["kernels"]
+    spill, overflow, silent, by_hand = told["kernels"]
     assert spill["kernel"] == "greedy" and spill["spilled"] > 0 and not spill["fits"]
     assert overflow["kernel"] == "spacious" and overflow["shared"] > overflow["shared_limit"]
     assert not overflow["fits"] and overflow["mma"] > 0 and overflow["wide_loads"] > 0
+    assert silent["kernel"] == "silent" and silent["stores"] == 0
+    assert silent["problem"] == "STORES NOTHING" and not silent["fits"]
+    assert by_hand["kernel"] == "number_by_number" and by_hand["stores"] > 0
+    assert by_hand["promised"] and by_hand["mma"] == 0
+    assert by_hand["problem"] == "NO MATRIX INSTRUCTION" and not by_hand["fits"]
     assert not told["fits"]
     assert "SPILLS" in told["table"] and "TOO MUCH SHARED MEMORY" in told["table"]
     assert told["nothing"] == "nothing: the call launched no kernel, so nothing was compiled"
@@ -52,7 +59,10 @@ def test_real_kernels_fit_and_use_matrix_instructions():
     assert len(told["kernels"]) == 2 * len(shapes)  # split and merge
     for one in told["kernels"]:
         assert one["registers"] > 0 and one["spilled"] == 0 and one["shared_limit"] == 232_448
-        if one["kernel"] == "_attend_split" and "float32" not in one["shape"]:
+        assert one["stores"] > 0
+        products = one["kernel"] == "_attend_split" and "float32" not in one["shape"]
+        assert one["promised"] == products
+        if products:
             assert one["mma"] > 0 and one["wide_loads"] > 0, one
 
 
@@ -88,3 +98,22 @@ def test_every_kernel_offers_what_the_gates_need(name):
         assert shape.label
         assert set(module.expected(shape)) == {"bytes_read", "bytes_written", "flops"}
     assert callable(getattr(module.SMALL[0], "function", None) or getattr(module, name))
+    assert set(getattr(module, "PRODUCTS", ())) == set(launches_with_products(module))
+
+
+def launches_with_products(module):
+    """Kernels of this file that are launched and multiply matrices, themselves or by a call.
+    `hyper_connection` does so in fp32 always, for which there is no instruction."""
+    if module.__name__ == "kernels.hyper_connection":
+        return
+    source = Path(module.__file__).read_text()
+    functions = {one.name: ast.get_source_segment(source, one) for one in ast.parse(source).body
+                 if isinstance(one, ast.FunctionDef)}
+    launched = set(re.findall(r"(\w+)\[\(", "\n".join(functions.values())))
+    for name in launched & set(functions):
+        reached = {name}
+        while more := {called for one in reached for called in functions
+                       if re.search(rf"\b{called}\(", functions[one])} - reached:
+            reached |= more
+        if any("tl.dot(" in functions[one] for one in reached):
+            yield name

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import bounds, gates, moe_experts
+from kernels import bounds, moe_experts
 from kernels.check import poisoned
-from kernels.expert_blocks import most_blocks, schedule
+from kernels.expert_blocks import block_sizes, most_blocks, schedule
 
 IMPLS = ["torch", pytest.param("triton", marks=pytest.mark.triton_runs)]
 CASES = [  # tokens, width, ffn, experts, top_k, limit
@@ -178,7 +178,7 @@ def test_counted_is_foretold(tokens, width, ffn, experts, top_k, limit, dtype, i
     call = inputs(0, tokens, width, ffn, experts, top_k, dtype)
     with bounds.counting() as counts, bounds.checking_overflow():
         moe_experts(**call, limit=limit, impl="triton")
-    blocks = gates.module("moe_experts")._blocks(tokens * top_k, experts, width, ffn, dtype)
+    blocks = block_sizes(tokens * top_k, experts, width, ffn, dtype)
     loads = torch.bincount(call["experts_Nk"].flatten(), minlength=experts).tolist()
     said = moe_experts.traffic(
         tokens=tokens, top_k=top_k, width=width, ffn=ffn, loads=loads, block=blocks["BLOCK_M"],
