@@ -123,6 +123,8 @@ def load(model: nn.Module, state_dict: Mapping[str, Tensor], source: str = "tran
         touched |= fills
         if any(one in found for one in fills):
             problems.append(f"{name}: {place} is there twice")
+        elif not isinstance(tensor, Tensor):
+            problems.append(f"{name}: a {type(tensor).__name__}, not a tensor")
         elif tensor.shape != target.shape:
             shapes = f"shape {tuple(tensor.shape)}, but {place} has {tuple(target.shape)}"
             problems.append(f"{name}: {shapes}")

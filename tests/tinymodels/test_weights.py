@@ -183,3 +183,9 @@ def test_llama_is_built_from_its_configuration():
     want = theirs(tokens).logits
     scale = want.abs().max()
     torch.testing.assert_close(ours(tokens) / scale, want / scale, rtol=0, atol=1e-5)
+
+
+def test_what_is_no_tensor_is_named():
+    listed = {"model.norm.weight": [1.0, 2.0]}
+    message, moved = changed(next(iter(CASES)), lambda state: state.update(listed))
+    assert "model.norm.weight: a list, not a tensor" in message and not moved
