@@ -37,6 +37,14 @@ class Class:
     def ids(self) -> list[str]:
         return sorted({id for mine in self.by_student.values() for id in mine})
 
+    @property
+    def chapters(self) -> dict[str, list[str]]:
+        """`01`, and the exercises of that chapter."""
+        found: dict[str, list[str]] = {}
+        for id in self.ids:
+            found.setdefault(id.partition(".")[0], []).append(id)
+        return found
+
     def rows(self, id: str) -> dict[str, Row]:
         """The students who handed in the exercise, with their rows."""
         return {who: mine[id] for who, mine in self.by_student.items() if id in mine}
@@ -80,25 +88,56 @@ def _sums(mine: Mapping[str, Row]) -> tuple[float, float, float]:
     return total(list(mine.values()))
 
 
+SCORES = (
+    "Optional exercises are extra, what this machine cannot run (n/a) does not count. Hints: how "
+    "many were opened. Seconds: what the checks took."
+)
+
+
 def _scores(room: Class) -> str:
-    head = ["student", *room.ids, "points", "%", "extra", "hints", "seconds"]
+    """One table; or, with several chapters, their sums and then a table each: paper is narrow."""
+    chapters = room.chapters
+    if len(chapters) == 1:
+        said = f"Points and status of every exercise. {SCORES}"
+        return _table("Scores", said, ["student", *room.ids, *SUMS], _lines(room, room.ids, True))
     lines = []
     for who, mine in sorted(room.by_student.items()):
-        earned, points, extra = _sums(mine)
-        share = f"{100 * earned / points:.0f}" if points else ""
-        hints = sum(row.hint_used for row in mine.values())
-        seconds = sum(row.seconds for row in mine.values())
-        cells = [_score(mine.get(id)) for id in room.ids]
-        sums = (f"{earned:g}/{points:g}", share, f"{extra:g}", f"{hints}", f"{seconds:.1f}")
-        cells += [f"<td>{text}</td>" for text in sums]
-        lines.append(f'<tr><th scope="row">{html.escape(who)}</th>{"".join(cells)}</tr>')
-    return _table(
-        "Scores",
-        "Points and status of every exercise. Optional exercises are extra, what this machine "
-        "cannot run (n/a) does not count. Hints: how many were opened. Seconds: what the checks "
-        "took.",
-        head, lines,
-    )  # fmt: skip
+        cells = []
+        for ids in chapters.values():
+            earned, points, extra = total([mine[id] for id in ids if id in mine])
+            more = f" <small>+ {extra:g}</small>" if extra else ""
+            cells.append(
+                f"<td>{earned:g}/{points:g}{more}</td>" if points or extra else _score(None)
+            )
+        lines.append(_line(who, [*cells, *_sum_cells(mine)]))
+    said = f"Points in every chapter; tables of their exercises follow. {SCORES}"
+    return _table("Scores", said, ["student", *chapters, *SUMS], lines) + "\n".join(
+        _table(f"Chapter {chapter}", "Points and status.", ["student", *ids], _lines(room, ids))
+        for chapter, ids in chapters.items()
+    )
+
+
+SUMS = ("points", "%", "extra", "hints", "seconds")
+
+
+def _lines(room: Class, ids: Sequence[str], sums: bool = False) -> list[str]:
+    return [
+        _line(who, [*(_score(mine.get(id)) for id in ids), *(_sum_cells(mine) if sums else ())])
+        for who, mine in sorted(room.by_student.items())
+    ]
+
+
+def _line(who: str, cells: Sequence[str]) -> str:
+    return f'<tr><th scope="row">{html.escape(who)}</th>{"".join(cells)}</tr>'
+
+
+def _sum_cells(mine: Mapping[str, Row]) -> list[str]:
+    earned, points, extra = _sums(mine)
+    share = f"{100 * earned / points:.0f}" if points else ""
+    hints = sum(row.hint_used for row in mine.values())
+    seconds = sum(row.seconds for row in mine.values())
+    sums = (f"{earned:g}/{points:g}", share, f"{extra:g}", f"{hints}", f"{seconds:.1f}")
+    return [f"<td>{text}</td>" for text in sums]
 
 
 def _score(row: Row | None) -> str:
@@ -134,22 +173,28 @@ def _heatmap(room: Class) -> str:
     seen = mistakes(room.by_student)
     if not seen.names:
         return "<section><h2>Mistakes</h2><p>No mistake was seen.</p></section>"
-    lines = []
-    for name in seen.names:
-        cells = [_heat(seen.count(name, id), seen.students(id)) for id in room.ids]
-        kind = "" if seen.is_named(name) else " class='unnamed'"
-        all_of_them = sum(seen.count(name, id) for id in room.ids)
-        lines.append(
-            f"<tr{kind}><th scope='row'>{html.escape(name.replace('_', ' '))}</th>"
-            f"{''.join(cells)}<td><b>{all_of_them}</b></td></tr>"
-        )
-    table = _table(
-        "Mistakes by exercise",
-        "How many students; the stronger the colour, the larger the share of those who handed "
-        "the exercise in. Below the named mistakes: answers that have no name.",
-        ["mistake", *room.ids, "in all"], lines, "heat",
-    )  # fmt: skip
-    return table + _explained(seen, room)
+    tables = []
+    for chapter, ids in room.chapters.items():
+        lines = []
+        for name in seen.names:
+            if not (all_of_them := sum(seen.count(name, id) for id in ids)):
+                continue
+            cells = [_heat(seen.count(name, id), seen.students(id)) for id in ids]
+            kind = "" if seen.is_named(name) else " class='unnamed'"
+            lines.append(
+                f"<tr{kind}><th scope='row'>{html.escape(name.replace('_', ' '))}</th>"
+                f"{''.join(cells)}<td><b>{all_of_them}</b></td></tr>"
+            )
+        if not lines:
+            continue
+        where = f", chapter {chapter}" if len(room.chapters) > 1 else ""
+        tables.append(_table(
+            f"Mistakes by exercise{where}",
+            "How many students; the stronger the colour, the larger the share of those who handed "
+            "the exercise in. Below the named mistakes: answers that have no name.",
+            ["mistake", *ids, "in all"], lines, "heat",
+        ))  # fmt: skip
+    return "\n".join(tables) + _explained(seen, room)
 
 
 def _heat(count: int, students: int) -> str:

@@ -77,6 +77,25 @@ def test_the_report_has_scores_time_exercises_and_the_heatmap():
     assert "No d.<br><small>ben, cyd</small>" in text and "eve: 01.ipynb" in text
 
 
+def test_with_several_chapters_no_table_is_wider_than_paper():
+    """Their sums come first, then a table for each chapter, of scores and of mistakes."""
+    graded = [
+        ("ann", row(id=f"{c:02}.{n}", earned=n % 4)) for c in range(1, 14) for n in range(1, 6)
+    ]
+    graded += [("ben", row(id="02.1", status="wrong", earned=0, misconception="no_scale"))]
+    graded += [("ben", row(id="03.5", points=2, earned=2, optional=True))]
+    tables = Page(page_of(graded)).tables
+    assert max(len(table[0]) for table in tables) == 1 + 13 + 5
+    chapters = [f"{c:02}" for c in range(1, 14)]
+    assert tables[0][0] == ["student", *chapters, "points", "%", "extra", "hints", "seconds"]
+    assert tables[0][1][1:4] == ["7/15"] * 3 and tables[0][1][14] == "91/195"
+    assert tables[0][2][1:5] == ["-", "0/3", "0/0 + 2", "-"]
+    assert tables[2][0] == ["student", "02.1", "02.2", "02.3", "02.4", "02.5"]
+    assert tables[2][2] == ["ben", "0 wrong", "-", "-", "-", "-"]
+    assert len(tables) == 1 + 13 + 1 + 1, "scores, chapters, exercises, mistakes of chapter 02"
+    assert tables[-1][1:] == [["no scale", "1", "", "", "", "", "1"]]
+
+
 def test_the_report_stands_alone_and_nothing_of_a_learner_is_markup():
     text = page_of(GRADED)
     assert "<script" not in text and "<b>dee" not in text
