@@ -106,9 +106,8 @@ def _scores(room: Class) -> str:
         for ids in chapters.values():
             earned, points, extra = total([mine[id] for id in ids if id in mine])
             more = f" <small>+ {extra:g}</small>" if extra else ""
-            cells.append(
-                f"<td>{earned:g}/{points:g}{more}</td>" if points or extra else _score(None)
-            )
+            cell = f"<td>{earned:g}/{points:g}{more}</td>"
+            cells.append(cell if any(id in mine for id in ids) else _score(None))
         lines.append(_line(who, [*cells, *_sum_cells(mine)]))
     said = f"Points in every chapter; tables of their exercises follow. {SCORES}"
     return _table("Scores", said, ["student", *chapters, *SUMS], lines) + "\n".join(

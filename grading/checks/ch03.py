@@ -74,17 +74,21 @@ PRE_NORM_BLOCK = Exercise(
     run=run_block,
     expected=expected_block,
     hints=(
-        "Write the norm first, as a function of its own: it takes a stream and a weight.",
+        tied(
+            "Write the norm first, as a function of its own: it takes a stream and a weight.",
+            "no_norm", "layer_norm", "one_norm_for_both", "norm_of_the_output",
+        ),
         tied(
             "The mean of the squares runs over the last axis, for each token alone: "
             "x.square().mean(-1, keepdim=True). Add eps, take the root, divide, weigh.",
             "norm_over_tokens", "norm_over_all", "no_root", "no_eps", "eps_outside_the_root",
-            SMALL,
+            "sum_for_mean", "divided_by_weight", "no_weight", SMALL,
         ),
         tied(
             "Then two lines of the same form: x = x + sublayer(norm(x, weight)). The second "
             "reads the x that the first has made.",
             "side_by_side", "second_forgets_attention", "in_place", "post_norm",
+            "added_to_the_normed", "nothing_added", "one_weight", "weights_swapped", "ffn_first",
         ),
     ),
     misconceptions=BLOCK,
@@ -146,17 +150,23 @@ PATCHED_RUN = Exercise(
     run=run_patching,
     expected=expected_patching,
     hints=(
-        "First the other run: other = other + sublayer(other) for the sublayers before "
-        "`which`. Then ask sublayer `which` what it finds there, and keep it.",
+        tied(
+            "First the other run: other = other + sublayer(other) for the sublayers before "
+            "`which`. Then ask sublayer `which` what it finds there, and keep it.",
+            "input_exchanged", "roles_swapped", "sublayer_before",
+        ),
         tied(
             "Then the run of x_BTX, all sublayers in a loop with their numbers. Where the number "
             "is `which`, change what was found before it is added.",
             "later_ones_frozen", "whole_stream", "not_patched",
+            "all_later_ones_too", "all_up_to_it", "next_sublayer", "nothing_added", "taken_out",
+            "replaces_the_stream",
         ),
         tied(
             "found = sublayer(x); found = found.clone(); found[:, position] = "
             "taken[:, position]; x = x + found.",
             "every_position", "added_on_top", "first_text_for_all", "inputs",
+            "token_exchanged", "next_position", "difference_added",
         ),
         tied(
             "sublayers[:which] are those before it: the other run stops after asking "

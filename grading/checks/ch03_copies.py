@@ -55,16 +55,19 @@ SINKHORN = Exercise(
         tied(
             "softmax(-1) makes each row sum to 1: the last axis runs along a row. Then + eps.",
             "softmax_of_columns", "softmax_of_all", "no_softmax", "no_eps_after_softmax",
+            "log_softmax", "raw_logits", "no_eps",
         ),
         tied(
             "The sum of each column is a sum down the rows: matrix.sum(-2, keepdim=True). "
             "keepdim leaves the axis there, so that the division fits.",
             "rows_and_columns_confused", "columns_only", "shape",
+            "rows_only", "mean_for_sum", "no_eps_in_sums", "transposed",
         ),
         tied(
             "Columns once; then, iterations - 1 times, rows and columns. Take each sum from "
             "the matrix as it is by then.",
             "one_turn_more", "one_turn_less", "both_at_once", "rows_last", FURTHER,
+            "first_turn_only", "rows_in_the_first_turn",
         ),
     ),
     misconceptions=wrong.SINKHORN,
@@ -113,16 +116,22 @@ UPDATE = Exercise(
     run=run_update,
     expected=expected_update,
     hints=(
-        "post_BTN[..., None] gives post an axis for the channels, found_BTX[:, :, None] gives F "
-        "one for the copies: their product is [B, T, N, X].",
+        tied(
+            "post_BTN[..., None] gives post an axis for the channels, found_BTX[:, :, None] gives "
+            "F one for the copies: their product is [B, T, N, X].",
+            "no_post", "found_not_added", "post_on_the_mix", "pre_and_post_swapped",
+            "divided_by_copies",
+        ),
         tied(
             "The sum over i of comb[i, j] times copy i: "
             'torch.einsum("btij,btix->btjx", comb, copies), or comb.transpose(-1, -2) @ copies.',
             "comb_transposed", "not_mixed", "added_before_mixing",
+            "old_copies_lost", "kept_besides", "in_place",
         ),
         tied(
             "What is read: (pre_BTN[..., None] * new_BTNX).sum(2), from the new copies.",
-            READ, "reads_old_copies",
+            READ, "reads_old_copies", "reads_the_first_copy", "reads_the_mean", "reads_with_post",
+            "reads_without_pre", "answers_swapped",
         ),
     ),
     misconceptions=wrong.UPDATE,
@@ -164,6 +173,7 @@ TRAFFIC = Exercise(
             "Count the table row by row, reads and writes: `all copies` are `copies` streams, F "
             "and the input one each. For \"single\" that is 2 copies + 2.",
             "reads_only", "writes_only", "copies_only", "copies_everywhere", "answer_not_read",
+            "fused_as_single", "no_norm_pass", "one_copy", "schedules_reversed",
         ),
         tied(
             "A stream is `width` numbers of bits / 8 bytes. Multiply everything first and divide "
