@@ -16,7 +16,7 @@ from grading.checks import EXERCISES
 from grading.course_notebook import ROOT, Course
 from grading.mistakes_seen import mistakes
 from grading.plan_of_points import planned, table
-from tests.grading.test_grading_commands import row
+from tests.grading.test_grading_commands import row, write_notebook
 
 GRADED = [
     ("ann", row(id="01.1", hint_used=2, seconds=1.25)),
@@ -266,3 +266,20 @@ def test_odd_characters_in_names_and_messages_break_no_file(tmp_path):
     page_of(graded).encode("utf-8")
     batch.as_csv(graded).encode("utf-8")
     assert "\x1b" not in plain(odd) and "\u2028" not in plain(odd) and plain("ä\n") == "ä\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="counts processor time as POSIX does")
+def test_a_class_takes_no_longer_than_promised(tmp_path):
+    """100 notebooks of chapter 01 on two cores in 5 minutes: 6 processor seconds for each."""
+    import resource
+
+    count = 8
+    for n in range(count):
+        write_notebook(tmp_path / "class" / f"student{n}" / "01__attention.ipynb", "solution")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    graded = batch.grade_folder(tmp_path / "class", jobs=2)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert {found.status for _, found in graded} <= {"passed", "unavailable"}
+    assert 0.1 * count < used < 6 * count, used
