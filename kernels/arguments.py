@@ -65,9 +65,33 @@ def head_dims(largest: int, **dims: int) -> None:
             raise ValueError(f"{name} has head dim {size}; expected at most {largest}")
 
 
-def window_size(window: int | None) -> None:
-    if window is not None and (not isinstance(window, int) or window < 1):
-        raise ValueError(f"window is {window!r}; expected None or a whole number of at least 1")
+def none_or_at_least_1(**numbers: int | None) -> None:
+    """Raises ValueError for what is neither None nor a whole number of at least 1."""
+    for name, number in numbers.items():
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if number is not None and not (whole and number >= 1):
+            raise ValueError(f"{name} is {number!r}; expected None or a whole number of at least 1")
+
+
+def number(**named) -> float:
+    """`number(scale=scale)` as a float. Raises ValueError if it is none."""
+    (name, value), = named.items()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {value!r}; expected a number") from None
+
+
+def in_32_bits(axes: int, **tensors: Tensor) -> None:
+    """Kernels count 64 bits from row to row, and 32 bits within a row (its last axes): wider
+    offsets there would take registers in every inner loop. Raises ValueError for a view whose
+    rows are spread over 2**31 elements."""
+    for name, tensor in tensors.items():
+        last = list(zip(tensor.shape, tensor.stride()))[-axes:]
+        if sum((size - 1) * stride for size, stride in last) >= 2**31:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)} and strides "
+                             f"{tensor.stride()}; expected a row of it, its last {axes} axes, "
+                             'within 2**31 elements: use .contiguous(), or impl="torch"')
 
 
 def entry_counts(lengths: Tensor | None, batch: int, entries: int, device) -> Tensor | None:

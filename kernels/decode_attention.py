@@ -77,20 +77,19 @@ def decode_attention(
         raise ValueError(f"query has shape {tuple(query_BTHD.shape)}: T is {sizes['T']}, expected "
                          "1 new token; flash_attention takes several")
     arguments.group_size(sizes["H"], sizes["K"])
-    arguments.window_size(window)
-    if splits is not None and (not isinstance(splits, int) or splits < 1):
-        raise ValueError(f"splits is {splits!r}; expected None or a whole number of at least 1")
+    arguments.none_or_at_least_1(window=window, splits=splits)
     if block_table is not None:
         check_table(block_table, sizes, lengths, window, query_BTHD.device)
         sizes["S"] = block_table.shape[1] * sizes["P"]
     lengths_B = arguments.entry_counts(lengths, sizes["B"], sizes["S"], query_BTHD.device)
-    scale = 1 / math.sqrt(sizes["D"]) if scale is None else float(scale)
+    scale = 1 / math.sqrt(sizes["D"]) if scale is None else arguments.number(scale=scale)
     tensors = {"query": query_BTHD, "key": key_BSKD, "value": value_BSKD}
     if not backend.use_triton(impl, DTYPES, **tensors):
         if block_table is not None:
             key_BSKD, value_BSKD = (laid_out(x, block_table) for x in (key_BSKD, value_BSKD))
         return twin(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B)
     arguments.head_dims(LARGEST_HEAD_DIM, query=sizes["D"], value=sizes["Dv"])
+    arguments.in_32_bits(1, **tensors)
     most = LARGEST_MERGE // arguments.power_of_two(sizes["Dv"], 16)
     if splits is not None and splits > most:
         raise ValueError(f"splits is {splits}; one program merges at most {most} of them at a "

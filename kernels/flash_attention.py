@@ -71,16 +71,17 @@ def flash_attention(
     sizes = arguments.match(query=("B T H D", query_BTHD), key=("B S K D", key_BSKD),
                             value=("B S K Dv", value_BSKD))
     arguments.group_size(sizes["H"], sizes["K"])
-    arguments.window_size(window)
+    arguments.none_or_at_least_1(window=window)
     lengths_B = arguments.entry_counts(lengths, sizes["B"], sizes["S"], query_BTHD.device)
     if lengths is None and sizes["T"] > sizes["S"]:
         raise ValueError(f"query has {sizes['T']} tokens and key {sizes['S']} entries; the new "
                          "tokens' own entries must be among them (T <= S)")
-    scale = 1 / math.sqrt(sizes["D"]) if scale is None else float(scale)
+    scale = 1 / math.sqrt(sizes["D"]) if scale is None else arguments.number(scale=scale)
     tensors = {"query": query_BTHD, "key": key_BSKD, "value": value_BSKD}
     if not backend.use_triton(impl, DTYPES, **tensors):
         return twin(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B)
     arguments.head_dims(LARGEST_HEAD_DIM, query=sizes["D"], value=sizes["Dv"])
+    arguments.in_32_bits(1, **tensors)
     return _launch(query_BTHD, key_BSKD, value_BSKD, scale, window, lengths_B, sizes)
 
 

@@ -70,6 +70,7 @@ def group_pool(
         tensors["bias"] = bias_MC
     if not backend.use_triton(impl, DTYPES, **tensors):
         return twin(value_BSC, gate_BSC, ratio, bias_MC, overlap, after_another)
+    arguments.in_32_bits(1, **tensors)
     width = sizes["C"] // 2 if overlap else sizes["C"]
     entry_BGD = value_BSC.new_empty(sizes["B"], groups, width)
     blocks = _blocks(groups, ratio, width, overlap)

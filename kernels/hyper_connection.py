@@ -76,6 +76,8 @@ def hyper_connection(
     if not (backend.use_triton(impl, DTYPES, copies=copies_BTNX, found=found_BTX)
             and backend.use_triton(impl, (torch.float32,), **small)):
         return twin(copies_BTNX, found_BTX, *small.values(), *options)
+    arguments.in_32_bits(2, copies=copies_BTNX, next_fn=next_fn_MF)
+    arguments.in_32_bits(1, found=found_BTX)
     return _launch(copies_BTNX, found_BTX, *small.values(), *options)
 
 

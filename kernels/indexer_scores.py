@@ -70,6 +70,8 @@ def indexer_scores(
         seen_BT = visible_counts(first, starts_B, B, T, S, ratio, query_BTID.device)
         return twin(query_BTID, weight_BTI, key_BSD, seen_BT)
     arguments.head_dims(LARGEST_DIM, query=sizes["D"])
+    arguments.in_32_bits(2, query=query_BTID)
+    arguments.in_32_bits(1, weight=weight_BTI, key=key_BSD)
     return _launch(query_BTID, weight_BTI, key_BSD, first, starts_B, ratio, sizes)
 
 

@@ -70,16 +70,18 @@ def mla_decode(
     if sizes["T"] != 1:
         raise ValueError(f"query has shape {tuple(query_BTHC.shape)}: T is {sizes['T']}, expected "
                          "1 new token")
-    if splits is not None and (not isinstance(splits, int) or splits < 1):
-        raise ValueError(f"splits is {splits!r}; expected None or a whole number of at least 1")
+    arguments.none_or_at_least_1(splits=splits)
     lengths_B = arguments.entry_counts(lengths, sizes["B"], sizes["S"], query_BTHC.device)
+    scale = arguments.number(scale=scale)
     tensors = {"query": query_BTHC, "rope_query": rope_query_BTHR, "latent": latent_BSC,
                "rope": rope_BSR}
     if not backend.use_triton(impl, DTYPES, **tensors):
-        return twin(*tensors.values(), float(scale), lengths_B)
+        return twin(*tensors.values(), scale, lengths_B)
     arguments.head_dims(LARGEST_LATENT, latent=sizes["C"])
     arguments.head_dims(LARGEST_ROPE, rope=sizes["R"])
-    return _launch(*tensors.values(), float(scale), lengths_B, splits, sizes)
+    arguments.in_32_bits(2, query=query_BTHC, rope_query=rope_query_BTHR)
+    arguments.in_32_bits(1, latent=latent_BSC, rope=rope_BSR)
+    return _launch(*tensors.values(), scale, lengths_B, splits, sizes)
 
 
 def twin(query_BTHC, rope_query_BTHR, latent_BSC, rope_BSR, scale, lengths_B=None):

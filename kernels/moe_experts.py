@@ -73,11 +73,14 @@ def moe_experts(
                             down=("E X F", down_EXF))
     sizes |= arguments.match(weights=("N k", weights_Nk))
     check_routing(experts_Nk, weights_Nk, x_NX, sizes["E"])
-    if limit is not None and not (isinstance(limit, (int, float)) and limit > 0):
+    if limit is not None and not (isinstance(limit, (int, float)) and limit is not True
+                                  and limit > 0):
         raise ValueError(f"limit is {limit!r}; expected None or a number above 0")
     if not (backend.use_triton(impl, DTYPES, x=x_NX, **matrices)
             and backend.use_triton(impl, (*DTYPES, torch.float64), weights=weights_Nk)):
         return twin(x_NX, experts_Nk, weights_Nk, *matrices.values(), limit)
+    arguments.in_32_bits(1, x=x_NX)
+    arguments.in_32_bits(2, **matrices)
     return _launch(x_NX, experts_Nk, weights_Nk, *matrices.values(), limit, sizes)
 
 

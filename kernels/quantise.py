@@ -47,6 +47,7 @@ def pack(values: Float[Tensor, "*lead D"], row: Row, *,
     _stands_for(values)
     if not backend.use_triton(impl, DTYPES, values=values):
         return pack_twin(values, row)
+    arguments.in_32_bits(1, values=values)
     flat_ND = values.reshape(-1, row.numbers)
     rows_NY = torch.empty(flat_ND.shape[0], row.nbytes, dtype=torch.uint8, device=values.device)
     options = _options(row)
@@ -69,6 +70,7 @@ def unpack(rows: UInt8[Tensor, "*lead nbytes"], row: Row, *, dtype: torch.dtype 
         raise ValueError(f"dtype is {dtype}; expected torch.float32 or torch.bfloat16")
     if not backend.use_triton(impl, (torch.uint8,), rows=rows):
         return unpack_twin(rows, row, dtype)
+    arguments.in_32_bits(1, rows=rows)
     flat_NY = rows.reshape(-1, row.nbytes)
     values_ND = torch.empty(flat_NY.shape[0], row.numbers, dtype=dtype, device=rows.device)
     options = _options(row)

@@ -104,11 +104,12 @@ def sparse_attention(
     if not isinstance(value_dim, int) or not 1 <= value_dim <= D:
         raise ValueError(f"value_dim is {value_dim!r}; expected None or a whole number from 1 "
                          f"to {D}, the numbers of an entry")
-    scale = D**-0.5 if scale is None else float(scale)
+    scale = D**-0.5 if scale is None else arguments.number(scale=scale)
     if not backend.use_triton(impl, DTYPES, query=query_BTHD, **call.rows()):
         return twin(query_BTHD, call, scale, value_dim)
     arguments.head_dims(LARGEST_VALUE, value=value_dim)
     check_splits(splits, value_dim)
+    arguments.in_32_bits(1, **call.rows())
     if D - value_dim > LARGEST_TAIL:
         raise ValueError(f"entry has {D} numbers and value_dim is {value_dim}; expected at most "
                          f"{LARGEST_TAIL} more")

@@ -83,12 +83,13 @@ def sparse_attention_fp4(
     formats = _formats(D)
     call = check_call(query_BTHD, entry_BSY, index_BTk, window_BWZ, window_lengths, reach,
                       sink_H, splits, formats)
-    scale = D**-0.5 if scale is None else float(scale)
+    scale = D**-0.5 if scale is None else arguments.number(scale=scale)
     if not backend.use_triton(impl, DTYPES, query=query_BTHD):
         far, near = (lambda rows, dtype, row=row: unpack_twin(rows, row, dtype) for row in formats)
         return twin(query_BTHD, call, scale, D, (far, near))
     arguments.head_dims(LARGEST_VALUE, query=D)
     check_splits(splits, D)
+    arguments.in_32_bits(1, **call.rows())
     return _launch(query_BTHD, call, scale, splits)
 
 

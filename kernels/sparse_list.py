@@ -65,13 +65,10 @@ def check_call(query, entry, index, window, window_lengths, reach, sink, splits,
     if window is not None and window_lengths is None and T > W:
         raise ValueError(f"query has {T} tokens and window {W} rows; the new tokens' own rows "
                          "must be among them (T <= W)")
-    if reach is not None and (not isinstance(reach, int) or reach < 1):
-        raise ValueError(f"reach is {reach!r}; expected None or a whole number of at least 1")
+    arguments.none_or_at_least_1(reach=reach, splits=splits)
     lengths_B = arguments.entry_counts(window_lengths, B, W, query.device)
     if sink is not None:
         _check_sink(sink, query)
-    if splits is not None and (not isinstance(splits, int) or splits < 1):
-        raise ValueError(f"splits is {splits!r}; expected None or a whole number of at least 1")
     reach = W if reach is None else min(reach, W)
     sink = None if sink is None else sink.contiguous()
     return Call(sizes, entry, index, window, lengths_B, reach, sink)

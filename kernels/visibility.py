@@ -30,8 +30,10 @@ def check_start(start, batch: int, tokens: int, entries: int, ratio: int, device
     check_ratio(ratio)
     if start is None:
         return entries * ratio - tokens, None
+    # Before the first of these positions nothing is seen, and from the last on everything.
+    lowest, highest = -tokens, entries * ratio
     if isinstance(start, int) and not isinstance(start, bool):
-        return start, None
+        return min(max(start, lowest), highest), None
     if not isinstance(start, Tensor) or start.dtype not in (torch.int32, torch.int64):
         kind = start.dtype if isinstance(start, Tensor) else type(start).__name__
         raise ValueError(f"start is {kind}; expected None, a whole number, or a tensor of int32 "
@@ -40,6 +42,7 @@ def check_start(start, batch: int, tokens: int, entries: int, ratio: int, device
         raise ValueError(f"start has shape {tuple(start.shape)}; expected ({batch},)")
     if start.device != device:
         raise ValueError(f"start is on {start.device}; expected {device}")
+    start = start.clamp(lowest, min(highest, 2**31 - 1 - tokens))  # positions have 32 bits
     return 0, start.to(torch.int32).contiguous()
 
 
