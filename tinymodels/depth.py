@@ -11,31 +11,26 @@ the k-fold tent map from points. What a network can express is one thing, what t
 another; the losses say which won.
 """
 
-import argparse
-import json
 import math
-import os
 import sys
-import time
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from . import checkpoints, data, ledger, tent, train
+from . import checkpoints, data, ledger, study, tent
 from .config import GQA, Dense, ModelConfig, Rope, uniform
-from .parts import Parts
-from .run import Run, learning_rate
-from .transformer import Transformer
+from .run import Run
 
 FILE = checkpoints.FOLDER / "depth.json"
+COMMAND = "python -m tinymodels.depth"
 WIDTHS = {1: 426, 2: 170, 4: 42}
 """Layers and feed-forward width: layers x (86 + width) is 512 in all of them, so parameters are
 equal. (An attention of 4 heads of 16 and its two norms weigh as much as 86 units.)"""
 SEEDS = (0, 1, 2)
 STEPS, ROWS, LENGTH, RATE, WARMUP = 2000, 32, 24, 3e-3, 50
-EVERY, FIRST = 100, 20
+EVERY = 100
 
 FOLDS = (1, 2, 3, 4, 5)
 SHAPES = {"one layer of 80": (1, 80, 1), "four layers of 8": (1, 8, 8, 8, 8, 1)}
@@ -54,17 +49,6 @@ def config(layers: int) -> ModelConfig:
     return ModelConfig(f"{layers} layers", vocab=256, width=64, layers=described, context=64)
 
 
-def untrained(layers: int, seed: int) -> Transformer:
-    """Weights scaled up as `train.build` does, and for its reason: the model is narrow."""
-    model = Transformer(config(layers), Parts(attention=train.fused_attention), seed=seed)
-    with torch.no_grad():
-        model.embed.weight.mul_(50)
-        for matrix in model.layers.parameters():
-            if matrix.dim() > 1:
-                matrix.mul_(50 / matrix.shape[-1] ** 0.5)
-    return model
-
-
 def texts(rows: int, seed: int, step: int, held_out: bool = False) -> data.Batch:
     """Memory games of 2 to 4 pairs; `known` has every second word that was named before."""
     stage = data.Stage(rows, LENGTH, games=1.0, level=0)
@@ -79,33 +63,38 @@ def found(model: nn.Module) -> float:
     return (model(batch.tokens).argmax(-1) == batch.known)[asked_BT].float().mean().item()
 
 
-def look_up(layers: int, seed: int, steps: int | None = None, measure: bool = True) -> dict:
-    """Train one model for the first `steps` of STEPS steps (all): losses, and what it finds."""
-    steps = STEPS if steps is None else steps
-    run = Run("tiny_v1", "recall", seed, STEPS, ROWS, LENGTH, RATE, WARMUP)
-    model = untrained(layers, seed)
-    optimiser, losses, right = train.optimiser(model, run), [], []
-    for step in range(steps):
-        batch = texts(ROWS, seed, step)
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate(run, step)
+def play(
+    model: nn.Module, run: Run, steps: int, every: int | None
+) -> tuple[list[float], list[float]]:
+    """Train on memory games: (the loss of each step, the share found after each `every` steps).
+    every None: nothing is measured on the way."""
+    right = []
+
+    def loss_at(step: int):
+        batch = texts(run.size, run.seed, step)
         logits_NV = model(batch.tokens).flatten(0, 1)
         loss = cross_entropy(logits_NV, batch.known.flatten(), ignore_index=data.IGNORED)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), run.clip)
-        optimiser.step()
-        losses.append(loss.item())
-        if measure and len(losses) % EVERY == 0:
+        return loss, loss.detach()
+
+    def after(done: int) -> None:
+        if every and done % every == 0:
             right.append(round(found(model), 4))
-    means = [sum(losses[i : i + EVERY]) / EVERY for i in range(0, steps, EVERY)]
+
+    return study.descend(model, run, steps, loss_at, after), right
+
+
+def look_up(layers: int, seed: int, steps: int | None = None, measure: bool = True) -> dict:
+    """Train one model for the first `steps` of STEPS steps (all): losses, and what it finds."""
+    run = Run("tiny_v1", "recall", seed, STEPS, ROWS, LENGTH, RATE, WARMUP)
+    model = study.untrained(config(layers), seed)
+    losses, right = play(model, run, steps or STEPS, EVERY if measure else None)
     return {
         "layers": layers,
         "seed": seed,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes_per_token": ledger.rate(model.config),
-        "first_losses": [round(loss, 5) for loss in losses[:FIRST]],
-        "loss": [round(mean, 4) for mean in means],
+        "first_losses": [round(loss, 5) for loss in losses[: study.FIRST]],
+        "loss": study.means(losses, EVERY),
         "right": right,
     }
 
@@ -147,7 +136,7 @@ def fold(shape: str, folds: int, seed: int, steps: int | None = None) -> dict:
         "folds": folds,
         "seed": seed,
         "parameters": tent.parameters(network),
-        "first_losses": [round(loss, 5) for loss in losses[:FIRST]],
+        "first_losses": [round(loss, 5) for loss in losses[: study.FIRST]],
         "error": round(error, 5),
     }
 
@@ -157,47 +146,31 @@ def fold(shape: str, folds: int, seed: int, steps: int | None = None) -> dict:
 
 def results(path: Path = FILE) -> dict:
     """What was measured and shipped. Errors: ValueError when the file is missing or broken."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as problem:
-        raise ValueError(f"{path} cannot be read ({problem}); python -m tinymodels.depth") from None
+    return study.results(path, COMMAND)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line. Exit code 0, or 2 with one sentence on stderr."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tinymodels.depth", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("--out", type=Path, default=FILE)
-    asked = parser.parse_args(argv)
-    start, looked, folded = time.process_time(), [], []
+def _all(save) -> None:
+    looked, folded = [], []
     for layers in WIDTHS:
         for seed in SEEDS:
             looked.append(look_up(layers, seed))
             print(f"{layers} layers, seed {seed}: {looked[-1]['right'][-1]:.1%} found", flush=True)
     for folds in FOLDS:
         for shape in SHAPES:
-            folded += [fold(shape, folds, seed) for seed in FOLD_SEEDS]
-            print(
-                f"{folds} folds, {shape}: {[f['error'] for f in folded[-len(FOLD_SEEDS) :]]}",
-                flush=True,
-            )
-    written = {
-        "command": "python -m tinymodels.depth",
-        "cpu_seconds": round(time.process_time() - start, 1),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "look_up": {"steps": STEPS, "rows": ROWS, "length": LENGTH, "every": EVERY, "runs": looked},
-        "fold": {"steps": FOLD_STEPS, "points": POINTS, "runs": folded},
-    }
-    partial = asked.out.with_name(asked.out.name + ".tmp")
-    try:
-        partial.write_text(json.dumps(written, indent=1) + "\n")
-        os.replace(partial, asked.out)
-    except OSError as problem:
-        print(f"{asked.out} cannot be written ({problem})", file=sys.stderr)
-        return 2
-    return 0
+            made = [fold(shape, folds, seed) for seed in FOLD_SEEDS]
+            print(f"{folds} folds, {shape}: {[run['error'] for run in made]}", flush=True)
+            folded += made
+    save(
+        {
+            "look_up": dict(steps=STEPS, rows=ROWS, length=LENGTH, every=EVERY, runs=looked),
+            "fold": {"steps": FOLD_STEPS, "points": POINTS, "runs": folded},
+        }
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line. Exit code 0, or 2 with one sentence on stderr."""
+    return study.command_line(argv, COMMAND, __doc__.split("\n")[0], FILE, _all)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,13 @@ two keep equally many bytes. Feed-forward widths make all equally large; all rea
 games (`depth.texts`) in the same order.
 """
 
-import argparse
-import json
-import os
 import sys
-import time
 from pathlib import Path
 
-import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
-
-from . import checkpoints, data, ledger, train
+from . import checkpoints, ledger, study
 from .config import GQA, MLA, Dense, ModelConfig, Rope, uniform
-from .depth import found, texts
-from .parts import Parts
-from .run import Run, learning_rate
-from .transformer import Transformer
+from .depth import play
+from .run import Run
 
 FILE = checkpoints.FOLDER / "latent_heads.json"
 COMMAND = "python -m tinymodels.latent_heads"
@@ -41,7 +31,7 @@ MODELS = {
 15,384; a unit of the feed-forward network weighs 192, and there are as many as make up for it."""
 SEEDS = (0, 1, 2)
 STEPS, ROWS, RATE, WARMUP = 1200, 32, 3e-3, 50
-EVERY, FIRST = 100, 20
+EVERY = 100
 
 
 def config(name: str) -> ModelConfig:
@@ -52,80 +42,39 @@ def config(name: str) -> ModelConfig:
     return ModelConfig(name, 256, 64, uniform(3, attention, Dense(width)), context=64)
 
 
-def untrained(name: str, seed: int) -> Transformer:
-    """Weights scaled up as `train.build` does, and for its reason: the model is narrow."""
-    model = Transformer(config(name), Parts(attention=train.fused_attention), seed=seed)
-    with torch.no_grad():
-        model.embed.weight.mul_(50)
-        for matrix in model.layers.parameters():
-            if matrix.dim() > 1:
-                matrix.mul_(50 / matrix.shape[-1] ** 0.5)
-    return model
-
-
 def learn(name: str, seed: int, steps: int = STEPS, measure: bool = True) -> dict:
     """Train one model for the first `steps` of STEPS steps: its losses, and what it finds."""
     run = Run("tiny_v1", "recall", seed, STEPS, ROWS, 24, RATE, WARMUP)
-    model = untrained(name, seed)
-    optimiser, losses, right = train.optimiser(model, run), [], []
-    for step in range(steps):
-        batch = texts(ROWS, seed, step)
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate(run, step)
-        logits_NV = model(batch.tokens).flatten(0, 1)
-        loss = cross_entropy(logits_NV, batch.known.flatten(), ignore_index=data.IGNORED)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), run.clip)
-        optimiser.step()
-        losses.append(loss.item())
-        if measure and len(losses) % EVERY == 0:
-            right.append(round(found(model), 4))
-    means = [sum(losses[i : i + EVERY]) / EVERY for i in range(0, steps, EVERY)]
+    model = study.untrained(config(name), seed)
+    losses, right = play(model, run, steps, EVERY if measure else None)
     return {
         "model": name,
         "seed": seed,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes_per_token": ledger.rate(model.config),
-        "first_losses": [round(x, 5) for x in losses[:FIRST]],
-        "loss": [round(mean, 4) for mean in means],
+        "first_losses": [round(x, 5) for x in losses[: study.FIRST]],
+        "loss": study.means(losses, EVERY),
         "right": right,
     }
 
 
 def results(path: Path = FILE) -> dict:
     """What was measured and shipped. Errors: ValueError when the file is missing or broken."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as problem:
-        raise ValueError(f"{path} cannot be read ({problem}); make it: {COMMAND}") from None
+    return study.results(path, COMMAND)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line. Exit code 0, or 2 with one sentence on stderr."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=FILE)
-    asked = parser.parse_args(argv)
-    start, runs = time.process_time(), []
+def _all(save) -> None:
+    runs = []
     for seed in SEEDS:
         for name in MODELS:
             runs.append(learn(name, seed))
             print(f"{name}, seed {seed}: right {runs[-1]['right'][-1]}", flush=True)
-            try:
-                _write(runs, round(time.process_time() - start, 1), asked.out)
-            except OSError as problem:
-                print(f"{asked.out} cannot be written ({problem})", file=sys.stderr)
-                return 2
-    return 0
+            save({"steps": STEPS, "rows": ROWS, "every": EVERY, "runs": runs})
 
 
-def _write(runs: list[dict], seconds: float, path: Path) -> None:
-    """After each run, whole or not at all: a stopped command leaves what it has."""
-    made = {"command": COMMAND, "cpu_seconds": seconds, "threads": torch.get_num_threads()}
-    made |= {"torch": torch.__version__, "steps": STEPS, "rows": ROWS, "every": EVERY}
-    partial = path.with_name(path.name + ".tmp")
-    partial.write_text(json.dumps(made | {"runs": runs}, indent=1) + "\n")
-    os.replace(partial, path)
+def main(argv: list[str] | None = None) -> int:
+    """The command line. Exit code 0, or 2 with one sentence on stderr."""
+    return study.command_line(argv, COMMAND, __doc__.split("\n")[0], FILE, _all)
 
 
 if __name__ == "__main__":

@@ -48,22 +48,27 @@ def fused_attention(query_BTHD, key_BSKD, value_BSKD, *, window=None, impl=None)
     return scaled_dot_product_attention(query, key, value, enable_gqa=True, **mask).transpose(1, 2)
 
 
-def build(run: Run) -> Transformer:
-    """The untrained model of a run. Errors: ValueError for an unknown preset.
+@torch.no_grad()
+def scale_up(model: Transformer) -> None:
+    """Make first weights fit for narrow models: matrices 1 / sqrt(inputs), embeddings 1.
 
     Models are born with weights of 0.02, which suits widths of thousands. At width 64 the first
     scores and sums would all but vanish, and with them the gradient of everything that takes two
-    layers to find; so matrices are scaled up to 1 / sqrt(inputs), and embeddings to 1.
+    layers to find.
     """
+    model.embed.weight.mul_(50)
+    for matrix in model.layers.parameters():
+        if matrix.dim() > 1:
+            matrix.mul_(50 / matrix.shape[-1] ** 0.5)
+
+
+def build(run: Run) -> Transformer:
+    """The untrained model of a run. Errors: ValueError for an unknown preset."""
     config = checkpoints.preset(run.preset)
     if run.length > config.context:
         raise ValueError(f"length is {run.length}; {run.preset} is made for {config.context}")
     model = Transformer(config, Parts(attention=fused_attention), seed=run.seed)
-    with torch.no_grad():
-        model.embed.weight.mul_(50)
-        for matrix in model.layers.parameters():
-            if matrix.dim() > 1:
-                matrix.mul_(50 / matrix.shape[-1] ** 0.5)
+    scale_up(model)
     return model
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tinymodels import data, depth, tent, tokenizer
+from tinymodels import data, depth, study, tent, tokenizer
 from tinymodels.transformer import Transformer
 
 RESULTS = depth.results()
@@ -42,7 +42,7 @@ def test_parameters_are_equal_and_bytes_grow_with_layers():
 def test_a_run_begins_as_it_was_written_down(layers):
     """Twenty steps made again. Processors differ in the last digits, hence the small slack."""
     seed = 1
-    again = depth.look_up(layers, seed, steps=depth.FIRST, measure=False)
+    again = depth.look_up(layers, seed, steps=study.FIRST, measure=False)
     (shipped,) = (run for run in of(layers) if run["seed"] == seed)
     assert again["first_losses"] == pytest.approx(shipped["first_losses"], abs=2e-3)
     (other,) = (run for run in of(layers) if run["seed"] == 2)
@@ -51,7 +51,7 @@ def test_a_run_begins_as_it_was_written_down(layers):
 
 @pytest.mark.parametrize("shape", depth.SHAPES)
 def test_a_fold_begins_as_it_was_written_down(shape):
-    again = depth.fold(shape, 3, 2, steps=depth.FIRST)
+    again = depth.fold(shape, 3, 2, steps=study.FIRST)
     (shipped,) = (r for r in FOLDED if (r["shape"], r["folds"], r["seed"]) == (shape, 3, 2))
     assert again["first_losses"] == pytest.approx(shipped["first_losses"], abs=1e-3)
 

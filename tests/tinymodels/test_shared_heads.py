@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinymodels import ledger, shared_heads
+from tinymodels import ledger, shared_heads, study
 from tinymodels.shared_heads import SEEDS, STEPS, WIDTHS
 from tinymodels.transformer import Transformer
 
@@ -34,7 +34,7 @@ def test_sizes_are_equal_and_bytes_are_not():
 @pytest.mark.parametrize("kv_heads", WIDTHS)
 def test_a_run_begins_as_it_was_written_down(kv_heads):
     """Twenty steps made again. Processors differ in the last digits, hence the small slack."""
-    again = shared_heads.learn(kv_heads, 1, steps=shared_heads.FIRST)
+    again = shared_heads.learn(kv_heads, 1, steps=study.FIRST)
     first = {run["seed"]: run["first_losses"] for run in RUNS if run["kv_heads"] == kv_heads}
     assert again["first_losses"] == pytest.approx(first[1], abs=2e-3)
     assert again["first_losses"] != pytest.approx(first[2], abs=2e-3)
