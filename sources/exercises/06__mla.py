@@ -151,7 +151,8 @@ check("06.3", absorbed_attention)
 # %% [markdown]
 # Passed? Then `my_parts()` puts it into the tiny V2 and V3, and section "Your own
 # absorption" of the lesson runs it inside a V3 that was written elsewhere.
-#
+
+# %% [markdown]
 # ## 06.4 The 93.3 %
 #
 # difficulty 2/5, importance 4/5, about 15 minutes
@@ -188,7 +189,8 @@ check("06.4", saving)
 
 # %% [markdown]
 # Try it: `saving(95, 8, 128, 60, 512, 64, bits)` with 16, 8 and 6 bits.
-#
+
+# %% [markdown]
 # ## 06.5 Two lines of the absorbed decode kernel (optional)
 #
 # difficulty 4/5, importance 3/5, about 20 minutes

@@ -97,10 +97,10 @@ predict("06-a", guess, answer=enough[1], unit="directions")
 #
 # These are keys *before* RoPE has turned them. What the cache keeps are turned keys.
 # Does that
-# make a difference? Two text models and a recall model:
+# make a difference? Three text models and a recall model:
 
 # %%
-names = [f"tiny_v1-text-seed{seed}" for seed in (0, 1)] + ["tiny_v1-recall-seed0"]
+names = [f"tiny_v1-text-seed{seed}" for seed in (0, 1, 2)] + ["tiny_v1-recall-seed0"]
 for name in names:
     other = checkpoints.load(name)
     text = data.batch(name.split("-")[1], 0, 0, data.Stage(4, 256), held_out=True)

@@ -5,7 +5,8 @@ import torch
 
 from grading import check
 from grading.audit import mutated_answers
-from grading.checks.ch06 import EQUIVALENT, EXERCISES, PARTS, V1_TO_V2, limit
+from grading.checks.ch06 import EQUIVALENT, EXERCISES, PARTS, limit
+from grading.checks.ch06_saving import V1_TO_V2
 from grading.course_notebook import Course, answers
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from grading.explain import same
@@ -179,14 +180,14 @@ def test_each_case_has_what_it_is_there_for(seed):
     assert newest["nope"].shape[1] < newest["key"].shape[1] and one["nope"].shape[1] == 1
     weighed = [case.inputs for case in BY_ID["06.3"].cases(Draw(seed, "06.3"))]
     for inputs in weighed:
-        assert inputs["visible"].any(-1).all()
+        assert torch.tensor(inputs["visible"]).any(-1).all()
         B, S, _ = inputs["latent"].shape
         if inputs["weigh"]:  # what expanding makes is far above the limit
             for up in (inputs["up_k"], inputs["up_v"]):
                 assert B * S * up.shape[0] * up.shape[1] > 1.5 * limit(inputs)
     assert sum(inputs["weigh"] for inputs in weighed) == 1
-    hidden = ~weighed[-1]["visible"]
-    assert hidden.tril(weighed[-1]["visible"].shape[1] - len(hidden)).any()
+    hidden = ~torch.tensor(weighed[-1]["visible"])  # more than order hides
+    assert hidden.tril(hidden.shape[1] - len(hidden)).any()
 
 
 def test_the_largest_tensor_is_what_is_made_and_views_make_nothing():
