@@ -110,6 +110,8 @@ class _OfflineDriver:
 def compiling_for(target: Target):
     """Inside, a launch compiles for the target instead of running; yields the list of
     (kernel name, compiled kernel, seconds)."""
+    if backend.current().triton_version is None:
+        raise backend.TritonUnavailable(f"nothing can be compiled here: {backend.current().reason}")
     if backend.current().name != "offline":
         raise backend.TritonUnavailable(
             f"compiling needs {backend.VARIABLE}=offline before triton is imported; the backend "

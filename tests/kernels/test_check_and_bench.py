@@ -26,6 +26,13 @@ def test_a_right_kernel_passes():
 
 
 @pytest.mark.triton_runs
+@pytest.mark.parametrize("name", kernels.KERNELS)
+def test_every_kernel_passes(name):
+    found = [check.check_shape(name, shape) for shape in gates.module(name).SMALL]
+    assert not any(one.problem for one in found), check.show(found)
+
+
+@pytest.mark.triton_runs
 @pytest.mark.parametrize("spoil, verdict", [
     (lambda output: output * 1.01, "WRONG NUMBERS"),
     (lambda output: output.index_fill(0, torch.tensor([1]), torch.nan), "WRONG NUMBERS"),

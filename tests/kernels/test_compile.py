@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import kernels
+from kernels import backend, gates
 from kernels import compile as compiler
-from kernels import gates
 
 ROOT = Path(kernels.__file__).parents[1]
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -86,6 +86,14 @@ def test_usage():
 
 def test_compiling_needs_its_own_process():
     with pytest.raises(kernels.backend.TritonUnavailable, match="KVC_BACKEND=offline before"):
+        with compiler.compiling_for(compiler.TARGETS["sm_80"]):
+            pass
+
+
+def test_compiling_needs_triton(monkeypatch):
+    none = backend.Backend("torch", "triton is not installed", None)
+    monkeypatch.setattr(backend, "current", lambda: none)
+    with pytest.raises(backend.TritonUnavailable, match="compiled here: triton is not installed"):
         with compiler.compiling_for(compiler.TARGETS["sm_80"]):
             pass
 
