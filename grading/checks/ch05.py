@@ -6,35 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
+from grading.checks.ch05_requests import PAGE_TABLE, REQUESTS
 from grading.draw import Draw
-from grading.exercise import Case, Exercise, Expected, Part, call
+from grading.exercise import Case, Exercise, Expected, Part
+from grading.hints import tied
 from grading.misconceptions.ch05_config import CONFIG
-from grading.misconceptions.ch05_fit import FIT
 from grading.misconceptions.ch05_grouped import GROUPED
-from grading.misconceptions.ch05_pages import LOOKUP
 from grading.references import ch05 as reference
-from grading.references.largest_tensor import LargestTensor
+from grading.references.largest_tensor import LARGEST, measured
 
 NOTEBOOK = "05__the_bill"
-
-
-def _measured(
-    answer: Any, inputs: Mapping[str, Any], names: tuple[str, ...], enough: int
-) -> tuple[Any, int]:
-    """What the answer gives, and the largest tensor it made. All that is `enough` or less counts
-    alike, so that a mistake is known again in code that makes smaller tensors on its way."""
-    given = [inputs[name] for name in names]
-    with LargestTensor(given) as seen:
-        output = answer(*given)
-    return output, max(seen.numbers, enough)
 
 
 # ---------------------------------------------------------------- 05.1
 
 VALUES, NO_COPY = "the values", "no keys and values for every head"
-LARGEST = "numbers in the largest tensor made"
 
 
 def grouped_cases(draw: Draw) -> tuple[Case, ...]:
@@ -67,7 +54,7 @@ def _scores(inputs: Mapping[str, Any]) -> int:
 
 
 def run_grouped(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    output, largest = _measured(answer, inputs, ("query", "key", "value"), _scores(inputs))
+    output, largest = measured(answer, inputs, ("query", "key", "value"), _scores(inputs))
     return {"output": output} | ({LARGEST: largest} if _is_chunk(inputs) else {})
 
 
@@ -90,17 +77,30 @@ GROUPED_HEADS = Exercise(
     run=run_grouped,
     expected=expected_grouped,
     hints=(
-        "query_BTHD.unflatten(2, (K, H // K)) splits the heads into K groups of G that stand "
-        "side by side: the first G heads read kv head 0.",
-        'torch.einsum("btkgd,bskd->bkgts", query_BTKGD, key_BSKD) makes all scores: k stands in '
-        "both, g only in the query.",
-        "torch.ones(T, S, dtype=torch.bool).tril(S - T) is what the T newest may see. Mask before "
-        "the softmax, over the last axis.",
-        'torch.einsum("bkgts,bskd->btkgd", weight_BKGTS, value_BSKD), then flatten(2, 3) puts the '
-        "heads side by side again.",
+        tied(
+            "query_BTHD.unflatten(2, (K, H // K)) splits the heads into K groups of G that stand "
+            "side by side: the first G heads read kv head 0.",
+            "repeats", "taking_turns", "split_g_first", "one_group", NO_COPY,
+        ),
+        tied(
+            'torch.einsum("btkgd,bskd->bkgts", query_BTKGD, key_BSKD) makes all scores: k stands '
+            "in both, g only in the query.",
+            "keys_of_another_group", "no_scale", "scaled_by_d", "scaled_by_width",
+        ),
+        tied(
+            "torch.ones(T, S, dtype=torch.bool).tril(S - T) is what the T newest may see. Mask "
+            "before the softmax, over the last axis.",
+            "no_mask", "mask_at_the_start", "mask_afterwards", "softmax_over_queries",
+            "softmax_over_group",
+        ),
+        tied(
+            'torch.einsum("bkgts,bskd->btkgd", weight_BKGTS, value_BSKD), then flatten(2, 3) puts '
+            "the heads side by side again.",
+            "joined_g_first", "group_mean", "values_of_another_group", "shape",
+        ),
     ),
     misconceptions=GROUPED,
-)
+)  # fmt: skip
 
 # ---------------------------------------------------------------- 05.2
 
@@ -183,143 +183,28 @@ CONFIG_BYTES = Exercise(
         )
     },
     hints=(
-        "2 (key and value) x rows of all layers x kv heads x head dim x bytes per number. Only the "
-        "rows differ from layer to layer.",
-        'config.get("head_dim") gives None when the field is missing, and also when it is there '
-        "and None; `or` then takes what stands behind it.",
-        "Rows: go through the layers that keep something, all but the last num_kv_shared_layers. "
-        "A windowed one has min(tokens, window) rows, another one tokens.",
+        tied(
+            "2 (key and value) x rows of all layers x kv heads x head dim x bytes per number. Only "
+            "the rows differ from layer to layer.",
+            "query_heads", "forgets_two", "always_two_bytes", "bits", "one_layer", "one_token",
+            "width_of_stream",
+        ),
+        tied(
+            'config.get("head_dim") gives None when the field is missing, and also when it is '
+            "there and None; `or` then takes what stands behind it.",
+            "head_dim_divided", "divided_by_kv_heads", PLAIN,
+        ),
+        tied(
+            "Rows: go through the layers that keep something, all but the last "
+            "num_kv_shared_layers. A windowed one has min(tokens, window) rows, another one "
+            "tokens.",
+            "no_window", "window_everywhere", "window_in_full_layers", "window_always_full",
+            "larger_of_both", "sharing_ignored", "first_layers_share", "borrowers_only", WINDOWS,
+            SHARED,
+        ),
     ),
     misconceptions=CONFIG,
-)
-
-# ---------------------------------------------------------------- 05.3
-
-SOME, NONE = "as many as there is room for", "weights too large"
-ARGUMENTS = (
-    "cards", "card_bytes", "reserve_percent", "weight_bytes", "bytes_per_token", "context", "page"
 )  # fmt: skip
-V1_ON_8 = (8, 80 * 10**9, 10, 134_850_002_944, 389_120, 4096, 16)
-
-
-def fit_cases(draw: Draw) -> tuple[Case, ...]:
-    """V1; made-up machines, one of them full to the last byte; and weights that do not fit."""
-    drawn = [(SOME, V1_ON_8)]
-    for exact in (False, True):
-        rate, page, rest, count = draw.sizes(4)
-        rate, context = 1000 * rate + 7, page * (20 + count) + 1 + rest % (page - 1)
-        one = -(-context // page) * page * rate
-        cards, reserve = (3, 5, 6, 7)[draw.integer(0, 3)], 8 + draw.integer(0, 9)
-        memory = cards * 16 * 10**9
-        free = memory * (100 - reserve) // 100
-        fit = (free - memory // 25) // one  # weights of a little over 4 %
-        weights = free - fit * one - (0 if exact else one // 2)
-        drawn.append((SOME, (cards, 16 * 10**9, reserve, weights, rate, context, page)))
-    cards = draw.integer(3, 5)
-    drawn.append((NONE, (cards, 80 * 10**9, 10, (cards * 80 + 3) * 10**9, 70_272, 999, 16)))
-    drawn.append((NONE, (cards, 80 * 10**9, 20, (cards * 70) * 10**9, 389_120, 4096, 16)))
-    cases = []
-    for part, values in drawn:
-        inputs = dict(zip(ARGUMENTS, values, strict=True))
-        says = ", ".join(f"{name} {value:,}" for name, value in inputs.items())
-        cases.append(Case(part, says, inputs))
-    return tuple(cases)
-
-
-REQUESTS = Exercise(
-    id="05.3",
-    title="How many requests fit",
-    notebook=NOTEBOOK,
-    parts=(Part(SOME, 2), Part(NONE, 1)),
-    cases=fit_cases,
-    run=call(*ARGUMENTS, output="requests"),
-    expected=lambda inputs: {
-        "requests": Expected(
-            np.array(reference.requests_that_fit(**inputs)), kind="integer"
-        )
-    },
-    hints=(
-        "Free is what the reserve and the weights leave of all cards together: memory - memory * "
-        "reserve_percent // 100 - weight_bytes.",
-        "Pages of a request: context / page, rounded up. -(-a // b) rounds a / b up.",
-        "A request takes pages * page * bytes_per_token. free // that, and max(0, ...) for weights "
-        "that do not fit.",
-    ),
-    misconceptions=FIT,
-)  # fmt: skip
-
-# ---------------------------------------------------------------- 05.4
-
-ROWS, NO_MORE = "the right rows", "nothing else is fetched"
-
-
-def lookup_cases(draw: Draw) -> tuple[Case, ...]:
-    """Texts whose pages lie scattered; some have fewer than others, and -1 in their table."""
-    cases = []
-    for T in (3, 1):
-        page, dim, most, spare = draw.sizes(4)
-        texts = draw.integer(2, 3)
-        pages = texts * most + spare
-        while pages in (page, dim) or not pages & (pages - 1):
-            pages += 1
-        places = torch.tensor(draw.random.permutation(pages - 1)[: texts * most] + 1)
-        table = places.reshape(texts, most)
-        counts = [most, *(draw.integer(2, most - 1) for _ in range(texts - 1))]
-        for b, count in enumerate(counts):
-            table[b, count:] = -1
-        lasts = [count * page for count in counts]
-        position = torch.stack(
-            [torch.tensor(draw.random.permutation(np.arange(page, n))[:T]) for n in lasts]
-        )
-        inputs = {
-            "pool": draw.normal(pages, page, dim),
-            "table": table,
-            "position": position,
-        }
-        says = f"N={pages} pages of P={page} rows, D={dim}, B={texts}, J={most}, T={T}"
-        cases.append(Case(ROWS, says, inputs))
-    return tuple(cases)
-
-
-def _asked_for(inputs: Mapping[str, Any]) -> int:
-    """Numbers in all the rows asked for, or in the table where that is larger."""
-    return max(inputs["position"].numel() * inputs["pool"].shape[2], inputs["table"].numel())
-
-
-def run_lookup(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("pool", "table", "position")
-    output, largest = _measured(answer, inputs, names, _asked_for(inputs))
-    return {"rows": output, LARGEST: largest}
-
-
-def expected_lookup(inputs: Mapping[str, Any]) -> dict[str, Expected]:
-    pool, table, position = (inputs[name] for name in ("pool", "table", "position"))
-    cost = Expected(
-        np.array(float(_asked_for(inputs))), kind="cost", part=NO_MORE,
-        too_much="One row for each position is all that is asked for.",
-    )  # fmt: skip
-    return {
-        "rows": Expected(reference.rows_of(pool, table, position), "BTD"),
-        LARGEST: cost,
-    }
-
-
-PAGE_TABLE = Exercise(
-    id="05.4",
-    title="Page table lookup",
-    notebook=NOTEBOOK,
-    parts=(Part(ROWS, 2), Part(NO_MORE, 1)),
-    cases=lookup_cases,
-    run=run_lookup,
-    expected=expected_lookup,
-    hints=(
-        "P is pool_NPD.shape[1]. position_BT // P is the place in the table, position_BT % P the "
-        "row in the page.",
-        "table_BJ.gather(1, position_BT // P) looks every text up in its own row of the table.",
-        "pool_NPD[page_BT, row_BT], both [B, T], picks one row of D numbers for each pair.",
-    ),
-    misconceptions=LOOKUP,
-)
 
 EQUIVALENT = {
     "05.2": {

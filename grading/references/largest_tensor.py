@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+LARGEST = "numbers in the largest tensor made"  # what checks call it
 
 
 class LargestTensor(TorchDispatchMode):
@@ -27,3 +29,14 @@ class LargestTensor(TorchDispatchMode):
             if isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() not in self.old:
                 self.numbers = max(self.numbers, x.untyped_storage().nbytes() // x.itemsize)
         return made
+
+
+def measured(
+    answer: Callable, inputs: Mapping[str, Any], names: tuple[str, ...], enough: int
+) -> tuple[Any, int]:
+    """What the answer gives, and the largest tensor it made. All that is `enough` or less counts
+    alike, so that a mistake is known again in code that makes smaller tensors on its way."""
+    given = [inputs[name] for name in names]
+    with LargestTensor(given) as seen:
+        output = answer(*given)
+    return output, max(seen.numbers, enough)

@@ -8,7 +8,8 @@ import torch
 
 from grading import check
 from grading.audit import mutated_answers
-from grading.checks.ch05 import EQUIVALENT, EXERCISES, LARGEST, SOME
+from grading.checks.ch05 import EQUIVALENT, EXERCISES, LARGEST
+from grading.checks.ch05_requests import SOME
 from grading.course_notebook import Course, answers
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from grading.references.largest_tensor import LargestTensor
