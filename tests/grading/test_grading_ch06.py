@@ -12,7 +12,7 @@ from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from grading.explain import same
 from grading.misconceptions.ch06_kernel import KERNEL, LatentLines
 from grading.observe import observe
-from grading.references.largest_tensor import LargestTensor
+from grading.references.largest_result import LargestResult
 from grading.verdict import passes
 from tinymodels import ledger
 from tinymodels.parts import Parts
@@ -190,15 +190,15 @@ def test_each_case_has_what_it_is_there_for(seed):
     assert hidden.tril(hidden.shape[1] - len(hidden)).any()
 
 
-def test_the_largest_tensor_is_what_is_made_and_views_make_nothing():
+def test_the_largest_result_is_what_is_made_and_views_make_nothing():
     a, b = torch.ones(3, 5), torch.ones(5, 7)
-    with LargestTensor() as seen:
+    with LargestResult() as seen:
         (a @ b).sum()
     assert seen.numbers == 21
-    with LargestTensor() as seen:
+    with LargestResult() as seen:
         a[:, :1].expand(3, 999) + 0
     assert seen.numbers == 2997
-    with LargestTensor() as seen:
+    with LargestResult() as seen:
         a[:, :1].expand(3, 999)
     assert seen.numbers == 15
 
