@@ -18,6 +18,10 @@ class LargestTensor(TorchDispatchMode):
     """
 
     def __init__(self, given: Iterable[Any] = ()) -> None:
+        # A dispatch mode brings in torch's compiler and with it triton. `kernels` has to come
+        # first: it says, before triton is imported, whether kernels are interpreted.
+        import kernels  # noqa: F401
+
         super().__init__()
         tensors = (x for x in given if isinstance(x, torch.Tensor))
         self.old = {x.untyped_storage().data_ptr() for x in tensors}

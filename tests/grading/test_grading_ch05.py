@@ -1,6 +1,8 @@
 """Chapter 05's exercises: mistakes in a learner's own words, mutants, and what the checks draw."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -211,3 +213,17 @@ def test_the_solution_finds_what_the_kernel_finds():
     rows = answers(COURSE, STEM)["05.4"](pool.flatten(2), table.long(), position)
     wanted = torch.stack([entry[b, position[b]].flatten(1) for b in range(3)])
     assert torch.equal(rows, wanted)
+
+
+def test_measuring_leaves_kernels_available():
+    """In a process that has not met `kernels` before: torch's compiler must not come first."""
+    code = """
+import torch
+from grading.references.largest_tensor import LargestTensor
+with LargestTensor():
+    torch.ones(3) + 1
+from kernels import backend
+print(backend.current().reason)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "imported before" not in done.stdout
