@@ -106,6 +106,37 @@ def test_the_same_logits_and_every_kernel_launched(name, model, tokens):
 
 
 @pytest.mark.triton_runs
+def test_rows_of_v4_1_are_attended_to_as_they_lie(model, tokens):
+    """No far or near row is unpacked: only index keys are, and queries rounded as keys are."""
+    made, text = model("tiny_v4_1"), tokens(28)
+    logits, stored = read(made, text, "torch", storage="packed")
+    with launched() as names:
+        by_kernels, kept = read(made, text, "triton", storage="packed")
+    assert "_attend_packed" in names and "_attend_chosen" not in names
+    for theirs, ours in zip(stored.layers, kept.layers):
+        for wanted, store in zip(theirs.stores(), ours.stores()):
+            assert torch.equal(wanted.packed(), store.packed())  # no tie was rounded apart
+            assert not store.as_bytes
+    torch.testing.assert_close(by_kernels, logits, rtol=0, atol=1e-5)
+    chunks = []
+    for how in ("torch", "triton"):
+        cache = made.new_cache(2, 28)
+        chunks.append([made(part, cache, kernels=how) for part in text.split([11, 14, 3], dim=1)])
+    for ours, theirs in zip(*chunks):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.triton_runs
+@pytest.mark.parametrize("row", ["bf16", "fp8"])
+def test_other_rows_of_v4_1_are_unpacked_first(row, model, tokens):
+    made, text = model("tiny_v4_1"), tokens(5, batch=1)
+    cache = made.new_cache(1, 5, row=row)
+    with launched() as names:
+        made(text, cache, kernels="triton")
+    assert "_attend_chosen" in names and "_attend_packed" not in names
+
+
+@pytest.mark.triton_runs
 @pytest.mark.parametrize("name", ["tiny_v3_2", "tiny_v4", "tiny_v4_1"])
 def test_rows_are_packed_by_the_kernel(name, model, tokens):
     made, text = model(name), tokens(3)

@@ -17,9 +17,10 @@ from ..step import Step
 
 class Listed(NamedTuple):
     """Rows, and which of them each query reads; -1 is none. Without an index they are a window:
-    the last rows are the new tokens' own, and each token sees `reach` rows back from its own."""
+    the last rows are the new tokens' own, and each token sees `reach` rows back from its own.
+    Rows of uint8 are V4.1's as they lie in the cache."""
 
-    rows_BSD: Float[Tensor, "B S D"]
+    rows_BSD: Tensor
     index_BTk: Int[Tensor, "B T k"] | None = None
     reach: int | None = None
 
@@ -39,20 +40,18 @@ def look(
     value_dim: int | None = None,
 ) -> Float[Tensor, "B T H V"]:
     """One softmax over everything that is listed: at most one window and one choice."""
-    from kernels import sparse_attention
+    from kernels import sparse_attention, sparse_attention_fp4
 
     window = next((one for one in listed if one.index_BTk is None), None)
     far = next((one for one in listed if one.index_BTk is not None), None)
-    return sparse_attention(
-        query_BTHD,
-        *((None, None) if far is None else far[:2]),
-        window_BWD=None if window is None else window.rows_BSD,
-        reach=None if window is None else window.reach,
-        sink_H=sink_H,
-        value_dim=value_dim,
-        scale=scale,
-        impl="triton",
+    chosen = (None, None) if far is None else far[:2]
+    rows = None if window is None else window.rows_BSD
+    how = dict(
+        reach=None if window is None else window.reach, sink_H=sink_H, scale=scale, impl="triton"
     )
+    if listed[0].rows_BSD.dtype == torch.uint8:
+        return sparse_attention_fp4(query_BTHD, *chosen, window_BWZ=rows, **how)
+    return sparse_attention(query_BTHD, *chosen, window_BWD=rows, value_dim=value_dim, **how)
 
 
 def every_group(step: Step, entries: int, ratio: int) -> Int[Tensor, "B T S"]:

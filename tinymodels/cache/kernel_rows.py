@@ -4,7 +4,9 @@ The kernel takes rows of one field in FP8 or FP4, its scales, and at most one fi
 of plain bf16 have nothing to encode, and numbers of 64 bits are for proofs: both stay with torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -65,6 +67,41 @@ def usable(layout: Layout, kernels: str | None, *tensors: Tensor) -> bool:
 def readable(dtype: torch.dtype) -> bool:
     """Whether the kernel unpacks to numbers of this dtype."""
     return dtype in (torch.float32, torch.bfloat16)
+
+
+@contextmanager
+def as_bytes(near_and_far: list[tuple], kernels: str | None) -> Iterator[None]:
+    """While open, these pairs of stores (window, far rows or None) hand out rows as they lie, if
+    `sparse_attention_fp4` is to be used and all of them are such rows as it reads."""
+    stores = []
+    if near_and_far and near_and_far[0][0].storage == "packed":
+        near, _ = near_and_far[0]
+        if (
+            readable(near.dtype)
+            and usable(near.layout, kernels, near.buffers["row"])
+            and all(_attended(window.layout, far and far.layout) for window, far in near_and_far)
+        ):
+            stores = [store for pair in near_and_far for store in pair if store is not None]
+    for store in stores:
+        store.as_bytes = True
+    try:
+        yield
+    finally:
+        for store in stores:
+            store.as_bytes = False
+
+
+def _attended(window: Layout, far: Layout | None) -> bool:
+    """V4.1's rows, of any width that the kernel takes."""
+    from kernels.packed_rows import FP4, FP8
+
+    near = row_of(window)
+    if near is None or near.values % FP8.block:
+        return False
+    return all(
+        layout is None or row_of(layout) == replace(row, name=layout.name, values=near.values)
+        for layout, row in ((window, FP8), (far, FP4))
+    )
 
 
 def pack(layout: Layout, values: Mapping[str, Tensor]) -> Tensor:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..config import ModelConfig, RowFormat
+from ..config import CSA2, ModelConfig, RowFormat
 from ..plan import LayerPlan, plan
+from . import kernel_rows
 from .ring import Ring
 from .rows import FLOATS, Rows, Storage
 
@@ -171,12 +172,16 @@ class ModelCache:
     def writing(self, tokens: int, kernels: str | None = None) -> Iterator[None]:
         """Around a pass that stores `tokens` tokens: counts them, or marks the cache as broken.
 
-        kernels: how its rows are packed, see `packing.pack`.
+        kernels: how its rows are packed, see `packing.pack`, and whether V4.1's are handed out
+        as bytes, for the attention that reads them so.
         """
         for store in (store for layer in self.layers for store in layer.stores()):
             store.kernels = kernels
+        shared = isinstance(self.config.layers[0].attention, CSA2)
+        near_and_far = [(c.window, c.main) for c in self.layers] if shared else []
         try:
-            yield
+            with kernel_rows.as_bytes(near_and_far, kernels):
+                yield
         except BaseException:
             self.interrupted = True
             raise

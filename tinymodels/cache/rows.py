@@ -21,7 +21,8 @@ class Rows:
     """Up to `capacity` rows for each of `batch` sequences of equal length.
 
     dtype is what `read` returns; float storage returns its own. kernels: how packed rows are
-    made and read, see `packing.pack`. Errors: ValueError for an unknown storage.
+    made and read, see `packing.pack`. as_bytes: packed rows are returned as they lie, under the
+    name "row", for a kernel that reads those. Errors: ValueError for an unknown storage.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Rows:
         self.layout, self.batch, self.capacity = layout, batch, capacity
         self.storage, self.length = storage, 0
         self.kernels: str | None = None
+        self.as_bytes = False
         self.dtype = FLOATS.get(storage, dtype)
         self.fields = {f.name: f.count for f in layout.data}
         if storage == "packed":
@@ -79,8 +81,8 @@ class Rows:
         return {name: x.to(self.dtype) for name, x in numbers.items()}
 
     def decode(self, stored: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What is stored back to numbers."""
-        if "row" not in stored:
+        """What is stored back to numbers, if it is numbers that are wanted."""
+        if "row" not in stored or self.as_bytes:
             return stored
         return unpack(self.layout, stored["row"], self.dtype, self.kernels)
 
