@@ -12,17 +12,18 @@ transformers = pytest.importorskip("transformers")
 # described there under another name; and wrappers, whose model is the nested one.
 ELSEWHERE = {
     "RefinedWeb", "RefinedWebModel", "baichuan", "chatglm", "deepseek", "internlm2", "kimi_k2",
-    "minimax_m1", "minimax_text_01", "phi-msft", "phi4mm", "qwen",
+    "hf_olmo", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3small", "phi4mm",
+    "qwen",
 }  # fmt: skip
 WRAPPERS = {
     "gemma3", "gemma3n", "gemma4", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
-    "qwen3_5", "qwen3_5_moe",
+    "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe",
 }  # fmt: skip
 # Readers without defaults for layers, heads or width: no nested file of these is known.
 STATED = {
     "gpt2", "gptj", "codegen", "bloom", "opt", "gpt_bigcode", "gpt_neox", "falcon", "mpt",
     "deepseek_v2", "deepseek_v3", "deepseek_v32", "nemotron_h",
-    "granitemoehybrid", "bamba", "jamba", "glm4_moe", "glm4v_moe_text",
+    "granitemoehybrid", "bamba", "jamba", "glm4_moe", "glm4v_moe_text", "qwen3_omni_moe_text",
 }  # fmt: skip
 
 SHAPES = dict(hidden_size=3072, num_hidden_layers=13, num_attention_heads=8)

@@ -2,12 +2,13 @@
 
     fields.py       reads one field: present, of the right type, or the published default
     plain.py        every layer alike: Llama and its kin, Qwen, Phi, GLM, OLMo, sliding or not
-    early.py        names of their own: GPT-2, BLOOM, Falcon, MPT, ChatGLM
+    early.py        names of their own: GPT-2, BLOOM, Falcon, MPT, ChatGLM, OLMo 1
     alternating.py  near and full layers take turns: Gemma, gpt-oss, Llama 4; some layers share
     deepseek.py     latents: DeepSeek V2, V3, V3.2, Kimi K2
     latent.py       latents elsewhere: GLM-5, Mistral 4, LongCat
     deepseek_v4.py  groups and sharing: DeepSeek V4 and V4.1
     hybrid.py       attention beside recurrent layers: Qwen3-Next, MiniMax, Kimi, Jamba, Nemotron-H
+    searched.py     layers chosen one by one: Nemotron Super and Ultra
 
 A reader is a function `(Fields) -> ModelConfig`. Each refuses rather than guesses: a missing
 field with no default in the family's published configuration class is an error, and a default

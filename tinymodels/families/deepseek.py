@@ -20,11 +20,8 @@ def read_yarn(fields: Fields) -> tuple[float, Yarn | None]:
     scaling = Fields(nested or fields.group("rope_scaling"), fields.where)
     theta = scaling if scaling.has("rope_theta") else fields
     base = theta.number("rope_theta", default=10_000.0)
-    kind = scaling.values.get("rope_type", scaling.values.get("type", "default"))
-    if kind in ("default", None):
+    if _rope_kind(fields) != "yarn":
         return base, None
-    if kind != "yarn":
-        fields.refuse(f"rope type is {kind!r}", "it must be 'default' or 'yarn'")
     yarn = Yarn(
         factor=scaling.number("factor"),
         original_context=scaling.integer("original_max_position_embeddings", default=4096),
@@ -34,6 +31,13 @@ def read_yarn(fields: Fields) -> tuple[float, Yarn | None]:
         attention_factor=_attention_factor(scaling),
     )
     return base, yarn
+
+
+def _rope_kind(fields: Fields) -> str:
+    """The type of RoPE scaling; the bytes depend on none."""
+    scaling = fields.group("rope_parameters") or fields.group("rope_scaling")
+    kind = scaling.get("rope_type", scaling.get("type"))
+    return "default" if kind is None else str(kind)
 
 
 def _attention_factor(scaling: Fields) -> float:
@@ -79,7 +83,11 @@ def _latent(scoring: str, context: int, indexed: bool = False, halves: bool = Fa
             indexer=_indexer(fields, rope_dim) if indexed else None,
         )
         count = fields.layers()
-        layers = tuple(Layer(attention, ffn) for ffn in _feed_forward(fields, count, scoring))
+        feed_forward = _feed_forward(fields, count, scoring)
+        if (kind := _rope_kind(fields)) not in ("default", "yarn"):  # counted, not to be built
+            fields.note(f"RoPE scaling of type {kind} does not change the bytes")
+            feed_forward = [None] * count
+        layers = tuple(Layer(attention, ffn) for ffn in feed_forward)
         eps = fields.number("rms_norm_eps", default=1e-6)
         return model(fields, layers, Defaults(context), norm_eps=eps)
 

@@ -1,6 +1,7 @@
 """Models from before names were agreed on: each says heads, layers and width in words of its own.
 
-GPT-2 and those after it (`n_head`, `n_layer`, `n_embd`), BLOOM, Falcon, MPT, ChatGLM, Qwen 1.
+GPT-2 and those after it (`n_head`, `n_layer`, `n_embd`), BLOOM, Falcon, MPT, ChatGLM, OLMo 1,
+Qwen 1.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ FALCON = Names(
     ("max_position_embeddings",),
 )
 CHATGLM = Names(("num_attention_heads",), ("num_layers",), ("hidden_size",), ("seq_length",))
+OLMO1 = Names(("n_heads",), ("n_layers",), ("d_model",), ("max_sequence_length",))
 QWEN1 = Names(("num_attention_heads",), ("num_hidden_layers",), ("hidden_size",), ("seq_length",))
 
 
@@ -113,6 +115,15 @@ def read_chatglm(fields: Fields) -> ModelConfig:
     return _read(fields, CHATGLM, kv_heads, fields.optional("kv_channels", default=None), False)
 
 
+def read_hf_olmo(fields: Fields) -> ModelConfig:
+    """OLMo 1 as first released: `n_kv_heads`, or the older switch `multi_query_attention`."""
+    kv_heads = fields.optional("n_kv_heads")
+    if kv_heads is None:
+        kv_heads = int(fields.flag("multi_query_attention", default=False))
+    config = _read(fields, OLMO1, kv_heads, None, tied=True)
+    return config.with_(tied=fields.flag("weight_tying", default=config.tied))
+
+
 def read_qwen1(fields: Fields) -> ModelConfig:
     """The first Qwen: heads of `kv_channels` values."""
     return _read(fields, QWEN1, 0, fields.optional("kv_channels", default=128), tied=False)
@@ -132,5 +143,6 @@ READERS: dict[str, Reader] = {
     "RefinedWeb": read_falcon,
     "mpt": read_mpt,
     "chatglm": read_chatglm,
+    "hf_olmo": read_hf_olmo,
     "qwen": read_qwen1,
 }

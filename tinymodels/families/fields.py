@@ -10,7 +10,10 @@ from typing import Any
 MOST_LAYERS = 10_000  # beyond this a number is a slip, and would fill the memory here
 
 # Fields that real multimodal files repeat with another meaning, and that no byte depends on.
-INNER_WINS = frozenset({"vocab_size", "tie_word_embeddings"})
+INNER_WINS = frozenset(
+    "vocab_size tie_word_embeddings max_position_embeddings rope_theta rope_scaling "
+    "rope_parameters rms_norm_eps intermediate_size attention_bias mlp_bias".split()
+)
 
 _ABSENT = object()
 _REQUIRED = object()
@@ -125,6 +128,11 @@ class Fields:
     def has(self, *names: str) -> bool:
         """Whether a value other than null stands under any of the names."""
         return self._raw(names) not in (_ABSENT, None)
+
+    def inner_first(self) -> "Fields":
+        """The same values, the inner one where two differ: for what the bytes do not depend on."""
+        own = {name: value for name, value in self.values.items() if value is not None}
+        return Fields({**self.outer, **own}, self.where)
 
     # ------------------------------------------------------------ saying
 

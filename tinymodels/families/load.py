@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import ModelConfig
-from . import alternating, deepseek, deepseek_v4, early, hybrid, latent, plain
+from . import alternating, deepseek, deepseek_v4, early, hybrid, latent, plain, searched
 from .fields import Fields
 
 READERS = {
@@ -16,6 +16,7 @@ READERS = {
     **deepseek.READERS,
     **deepseek_v4.READERS,
     **hybrid.READERS,
+    **searched.READERS,
 }
 
 # Where multimodal configurations keep the language model.
@@ -69,7 +70,7 @@ def load(path: Path) -> ModelConfig:
     except (OSError, UnicodeDecodeError) as problem:
         raise ValueError(f"{path}: cannot be read as text ({problem})") from None
     try:
-        values = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+        values = json.loads(text, parse_constant=_Constant, object_pairs_hook=_once)
     except RecursionError:
         raise ValueError(f"{path}: is nested too deeply; a config.json is a small object") from None
     except ValueError as problem:
@@ -78,13 +79,28 @@ def load(path: Path) -> ModelConfig:
     return config_from(values, folder if folder and path.name == "config.json" else path.name)
 
 
-def _no_constant(text: str):
-    raise ValueError(f"{text} is no JSON number")
+# Released files of Mamba 2 write its "no limit" so; nothing here depends on it.
+MAY_BE_INFINITE = frozenset({"time_step_limit"})
+
+
+class _Constant:
+    """NaN or Infinity, which JSON does not have: refused, unless it stands where files write it."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+
+def _check_constants(value: Any, allowed: tuple[str, ...] = ()) -> None:
+    if isinstance(value, _Constant) and value.text not in allowed:
+        raise ValueError(f"{value.text} is no JSON number")
+    for entry in value if isinstance(value, list) else ():
+        _check_constants(entry, allowed)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in pairs:
+        _check_constants(value, ("Infinity",) if key in MAY_BE_INFINITE else ())
         if key in values and values[key] != value:
             raise ValueError(f"{key} stands there twice, as {values[key]!r} and {value!r}")
         values[key] = value

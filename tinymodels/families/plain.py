@@ -43,9 +43,12 @@ def attention_shapes(fields: Fields, default: Defaults) -> tuple[int, int, int]:
 
 
 def head_dim(fields: Fields, heads: int, default: Defaults) -> int:
-    """head_dim where stated, else the family's default, else width / heads."""
-    if fields.has("head_dim"):
-        return fields.integer("head_dim")
+    """head_dim where stated, else the family's default, else width / heads.
+
+    The first Nemotron-H files call it attention_head_dim.
+    """
+    if fields.has("head_dim", "attention_head_dim"):
+        return fields.integer("head_dim", "attention_head_dim")
     if default.head_dim is not None:
         fields.note(f"head_dim is not in the file; the family's default is {default.head_dim}")
         return default.head_dim
@@ -64,11 +67,15 @@ def layer_kinds(fields: Fields, count: int, kinds: tuple[str, ...]) -> list[str]
 
 
 def model(fields: Fields, layers: tuple[Layer, ...], default: Defaults, **more) -> ModelConfig:
-    """The model of these layers; names and notes are filled in by `config_from`."""
+    """The model of these layers; names and notes are filled in by `config_from`.
+
+    Some wrappers state a hidden_size of their own; who needs it for the bytes has read it before.
+    """
+    widths = fields.inner_first()
     return ModelConfig(
         name="config",
         vocab=fields.integer("vocab_size") if fields.has("vocab_size") else None,
-        width=fields.integer("hidden_size") if fields.has("hidden_size") else default.core[2],
+        width=widths.integer("hidden_size") if widths.has("hidden_size") else default.core[2],
         layers=layers,
         context=fields.integer("max_position_embeddings", default=default.context),
         tied=fields.flag("tie_word_embeddings", default=default.tied),
@@ -190,6 +197,7 @@ def _every_other_before(layer: int, first: int) -> bool:
 
 QWEN2_VL = Defaults(context=32_768, core=(80, 64, 8192), kv_heads=8, window=4096)
 QWEN3_VL = Defaults(context=128_000, core=(32, 32, 4096), kv_heads=32, head_dim=128)
+GLM4V = Defaults(context=32_768, core=(40, 32, 4096), kv_heads=2)
 QWEN3_VL_MOE = Defaults(context=128_000, core=(24, 16, 2048), kv_heads=16, tied=True)
 
 READERS: dict[str, Reader] = {
@@ -224,19 +232,23 @@ READERS: dict[str, Reader] = {
     "qwen3_moe": switched(
         Defaults(context=32_768, core=(24, 32, 2048), kv_heads=4, window=4096), _from, first=None
     ),
+    "qwen3_omni_moe_text": switched(Defaults(context=32_768, kv_heads=4), _from, first=None),
     "qwen3_vl": full(QWEN3_VL),
     "qwen3_vl_text": full(QWEN3_VL),
     "qwen3_vl_moe": full(QWEN3_VL_MOE),
     "qwen3_vl_moe_text": full(QWEN3_VL_MOE),
     "phi": full(Defaults(context=2048, core=(24, 32, 2048))),
     "phi3": sliding(Defaults(context=4096, core=(32, 32, 3072))),
+    "phi3small": full(Defaults(context=8192, kv_heads=8)),  # block-sparse reads, every row kept
     "phimoe": sliding(Defaults(context=131_072, core=(32, 32, 4096), kv_heads=8)),
     "phi4_multimodal": sliding(Defaults(context=131_072, core=(32, 32, 3072), kv_heads=8)),
     "phi4mm": sliding(Defaults(context=131_072, core=(32, 32, 3072), kv_heads=8)),
     "glm": full(Defaults(context=131_072, core=(40, 32, 4096), kv_heads=2, head_dim=128)),
     "glm4": full(Defaults(context=131_072, core=(40, 32, 4096), kv_heads=2, head_dim=128)),
-    "glm4v_text": full(Defaults(context=32_768, core=(40, 32, 4096), kv_heads=2)),
+    "glm4v": full(GLM4V),  # the first files were flat
+    "glm4v_text": full(GLM4V),
     "glm4_moe": full(Defaults(context=131_072, kv_heads=8)),
+    "glm4v_moe": full(Defaults(context=65_536, kv_heads=8)),
     "glm4v_moe_text": full(Defaults(context=65_536, kv_heads=8)),
     "minimax_m2": full(Defaults(context=196_608, core=(62, 48, 3072), kv_heads=8, head_dim=128)),
     "cohere": full(Defaults(context=8192, core=(40, 64, 8192), tied=True)),
