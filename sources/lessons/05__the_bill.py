@@ -230,7 +230,9 @@ predict("05-c", guess, answer=free // (ledger.rate(v1) * 4096), unit="requests")
 
 # %% [markdown]
 # Now for four models, on eight cards, at three lengths. Weights are counted at two
-# bytes a number for V1 and V3, as V1 was released, and at one byte for V4.1.
+# bytes a number for V1 and V2, which were released like that, and at one byte for V3,
+# released in 8 bits, and for V4.1 (assumed; its Engram table of 196 billion numbers is
+# left out, and with it the weights would not fit on eight H100s).
 
 # %%
 K, M = 1024, 1024 * 1024
