@@ -54,8 +54,8 @@ for name, logits_BTV in zip(depths, lens.guesses(model, encode(prompt))):
     print(f"after {name:9}", *shown)
 
 # %% [markdown]
-# At first the model knows nothing but the last word, "the", and guesses at random. Then
-# it knows that a thing must follow, and is wrong about which. And then, within one
+# At first the model knows nothing but the last word, "the", and its guesses are blind.
+# Then it knows that a thing must follow, and is wrong about which. And then, within one
 # layer, the answer is there.
 #
 # This way of looking is called the **logit lens**. How it works comes further down.
@@ -72,7 +72,8 @@ for name, logits_BTV in zip(depths, lens.guesses(model, encode(prompt))):
 #
 # Each half *adds* what it found to the token's list of numbers. That list is the
 # **residual stream**, and chapter 03 is about it. Here is the whole model, by hand.
-# `source` says whose keys and values each layer reads; for now, its own.
+# `source` says whose keys and values each layer reads; for now, its own. (`Step`
+# carries what all layers must know of the text: its tokens and their positions.)
 
 # %%
 OWN = (0, 1, 2, 3)
@@ -248,8 +249,10 @@ shares = borrowed[0, 0, 2, 3]
 predict("02-b", guess, answer=round(100 * sum(shares) / len(shares)), unit="%")
 
 # %% [markdown]
-# And ordinary text, no questions? Here is the mean error of the next word, in nats, on
-# stories that no model has seen.
+# And ordinary text, no questions? Here is the mean error of the next word, on stories
+# that no model has seen. It is also called the **loss**: minus the logarithm of the
+# probability that the right word got. 0 is perfect; to give all 256 tokens the same
+# chance costs 5.55.
 
 # %%
 from tinymodels import data
@@ -430,9 +433,11 @@ plot.show(fig, alt="Share a probe gets right after the embedding and each layer.
 #
 # - What kind of character a token is can be read off the embedding, and stays readable.
 #   No layer is needed.
-# - Who *She* is cannot be seen in the word "She". One look around, and it can. (It
-#   fades a little at the end: there the stream makes room for the word to be said
-#   next.)
+# - Who *She* is cannot be seen in the word "She". (Every "She" looks alike there, and
+#   the probe answers with the name that it met most. Each person has 24 texts, so who
+#   was met most in training is rarest in the test: hence less than one in twelve.) One
+#   look around, and it can. It fades at the end, perhaps to make room for the word to
+#   be said next.
 # - The answer is nowhere to be found for two layers, and then all at once it is there:
 #   at the very layer where the lens saw it come up.
 #
@@ -591,11 +596,11 @@ for folds in depth.FOLDS:
         print(f"{folds} folds, {shape:17}", *(f"{e:.3f}" for e in errors))
 
 # %% [markdown]
-# Up to three folds, both learn it. From four folds on, **neither does**: most errors
-# are near that of the best constant. It is not that they could not hold the answer. One
-# layer of 80 has more units than the 32 that five folds need, and four layers of eight
-# are more than we used by hand. The deep network comes a little closer, and that is
-# all.
+# Up to three folds, both learn it. From four folds on, **neither does**: with four the
+# errors are half of the best constant's or more, with five they come close to it. It is
+# not that they could not hold the answer. One layer of 80 has more units than the 32
+# that five folds need, and four layers of eight are more than we used by hand. The deep
+# network comes a little closer, and that is all.
 #
 # So there are two questions, and this chapter has shown an example for each answer.
 # *Can* a network of this shape hold the function? Depth won by 20 units against 1,024.
