@@ -348,7 +348,8 @@ plot.show(fig, alt="Without upper FFNs fixed facts fall and given ones stay; wit
 # %% [markdown]
 # Seeds differ in how well they answer as a whole, so look at what each cut *changes*.
 # All three tell the same story: without the upper FFNs half of the fixed facts are gone
-# or more, and the given ones stay; without the look back it is the other way round.
+# or more, and the given ones stay, but for a few that are asked backwards; without the
+# look back it is the other way round.
 #
 # **What this shows, and what not.** It shows that the upper FFNs are needed for what
 # training fixed, and not for what the text gives; and that a look back is needed for
@@ -392,7 +393,8 @@ predict("04-b", guess, answer=round(100 * ledger.ffn_share("deepseek-v4.1-flash"
 # %% [markdown]
 # The letter says how a printed total is known; **C** means its source states it. All
 # shares are computed here from the shapes (**D**). V3.2's total is V3's figure: the
-# indexer is not in it.
+# indexer is not in it. V4.1's is without Engram, a look-up table of 196 billion numbers
+# more (C), which this course leaves out.
 #
 # One hears that "60 to 70 % of the parameters are in the FFN". For the first model it
 # was 76 %. For today's it is nearly all: 98.8 %. They did not get there with wider
@@ -410,7 +412,8 @@ predict("04-b", guess, answer=round(100 * ledger.ffn_share("deepseek-v4.1-flash"
 # 4. and add a **shared** expert that every token meets, for what all have in common.
 #
 # Watch it on real tokens. The router here is as V4's, with 16 experts, 2 chosen. Its
-# weights are random, so its choices mean nothing yet; they are still choices.
+# weights are random, so its choices mean nothing yet; they are still choices. (V4's
+# first three layers choose by a fixed table of token ids instead; V4.1 dropped that.)
 
 # %%
 from tinymodels import moe
@@ -778,8 +781,8 @@ predict("04-d", guess, answer=ledger.rate(with_experts(tiny_v3(), 2)), unit="byt
 # Nothing changes but the parameters (and the router's few active ones). A cache keeps
 # what later tokens will look back at. Nobody looks back at an FFN.
 #
-# The real figures say the same. From V3 to V4.1 the FFNs stayed as large as ever; the
-# cache shrank to a 79th.
+# The real figures say the same. From V3 to V4.1 the FFNs lost a sixth of their
+# parameters; the cache shrank to a 79th.
 
 # %%
 for name in ("deepseek-67b", "deepseek-v3", "deepseek-v4.1-flash"):
