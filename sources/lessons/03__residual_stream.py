@@ -143,7 +143,7 @@ left.plot(growth, names, "o-", color=plot.VERMILION, label="the stream so far")
 left.set_title("Size")
 left.legend(fontsize=8)
 right.barh(names[1:], cosine[1:], color=plot.GREEN)
-right.set(xlim=(-1, 1), title="Cosine with the stream before")
+right.set(xlim=(-1, 1), xticks=[-1, 0, 1], title="Cosine with the stream before")
 for ax in (left, right):
     ax.invert_yaxis()
 plot.show(fig, alt=f"Sizes from {min(size):.1f} to {max(size):.1f}; the stream grows to"
@@ -220,7 +220,7 @@ predict("03-b", guess, answer=sum(share > 0.5 for share in turned.values()))
 
 # %% [markdown]
 # One list of 64 numbers, moved at one token, and the model says what the *other* text
-# says: nearly always. And none of the other seven does it, however much the answer
+# says, in all sixty texts. And none of the other seven does it, however much the answer
 # depends on them. The fact "the key" passes through that one piece; what the earlier
 # layers do is the same in both texts, or happens at other tokens.
 #
