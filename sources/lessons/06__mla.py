@@ -92,12 +92,11 @@ print("directions that carry 99 %, by layer:", enough)
 predict("06-a", guess, answer=enough[1], unit="directions")
 
 # %% [markdown]
-# Nobody asked the model to be thrifty. Still, a half of the directions carry nearly
-# all.
+# Nobody asked the model to be thrifty. Still, about half of the directions, or fewer,
+# carry nearly all.
 #
 # These are keys *before* RoPE has turned them. What the cache keeps are turned keys.
-# Does that
-# make a difference? Three text models and a recall model:
+# Does that make a difference? Three text models and a recall model:
 
 # %%
 names = [f"tiny_v1-text-seed{seed}" for seed in (0, 1, 2)] + ["tiny_v1-recall-seed0"]
@@ -128,9 +127,9 @@ RankError(ranks, rank=32)
 # %% [markdown]
 # Move *numbers kept* down to 24, 16, 8. Then set the cut to *after RoPE*.
 #
-# With half of the bytes the loss is as good as before, if the cut comes before RoPE.
-# Cut where the cache is really kept, after RoPE, the same 32 numbers cost many times as
-# much.
+# With half of the bytes the loss is nearly as good as before, if the cut comes before
+# RoPE. Cut where the cache is really kept, after RoPE, the same 32 numbers cost many
+# times as much.
 
 # %%
 for rank in (16, 24, 32, 40):
@@ -201,8 +200,9 @@ value_BSHD = torch.einsum("bsc,hdc->bshd", rows["latent"], up_v_HDC)
 print("made of them: keys", list(key_BSHD.shape), "values", list(value_BSHD.shape))
 
 # %% [markdown]
-# 40 numbers are kept, 128 are made. What does the cache of the whole tiny V2 take? The
-# formula, and the measured storage:
+# 40 numbers are kept, 128 are made. (`rope_factor` is 1 here; it is for models whose
+# RoPE was stretched to longer contexts.) What does the cache of the whole tiny V2 take?
+# The formula, and the measured storage:
 
 # %%
 from tinymodels.cache import allocate
