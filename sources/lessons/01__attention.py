@@ -471,7 +471,9 @@ for name, t in work.items():
 #
 # > 2 × layers × key-value heads × head dim × bytes per number
 #
-# For the tiny model, with numbers of 2 bytes (bf16):
+# *Key-value heads*, because several heads may look through the same cards, each with a
+# query of its own. The tiny model has 4 query heads and keeps cards for 2 (chapter 05
+# says what that saves and costs). With numbers of 2 bytes (a format called bf16):
 
 # %%
 from tinymodels import ledger
