@@ -12,12 +12,12 @@ transformers = pytest.importorskip("transformers")
 # described there under another name; and wrappers, whose model is the nested one.
 ELSEWHERE = {
     "RefinedWeb", "RefinedWebModel", "baichuan", "chatglm", "deepseek", "internlm2", "kimi_k2",
-    "hf_olmo", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3small", "phi4mm",
-    "qwen",
+    "hf_olmo", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3_v", "phi3small",
+    "phi4mm", "qwen",
 }  # fmt: skip
 WRAPPERS = {
     "gemma3", "gemma3n", "gemma4", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
-    "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe",
+    "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe", "mllama",
 }  # fmt: skip
 # Readers without defaults for layers, heads or width: no nested file of these is known.
 STATED = {

@@ -60,6 +60,25 @@ RATES = {
             "model_type": "qwen3_omni_moe_thinker", "text_config": OMNI}},
         48 * 2 * 4 * 128 * 2,
     ),
+    "llama-3.2-11b-vision": (
+        {"model_type": "mllama", "text_config": shapes(
+            40, 32, 8, 4096, model_type="mllama_text_model",
+            cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])},
+        32 * 4096,
+    ),
+    "phi-3.5-vision": (
+        shapes(32, 32, 32, 3072, model_type="phi3_v", sliding_window=None), 32 * 2 * 3072 * 2,
+    ),
+    "santacoder": (
+        dict(model_type="gpt2", n_embd=2048, n_head=16, n_layer=24, n_inner=8192,
+             attention_head_type="multiquery"),
+        24 * 2 * 128 * 2,
+    ),
+    "gemma 4 sees its images both ways": (
+        shapes(12, 6, 3, 96, model_type="gemma4_text", head_dim=14, global_head_dim=22,
+               sliding_window=7, use_bidirectional_attention="vision"),
+        2 * 2 * 3 * 22 * 2,
+    ),
     "nemotron-h, first files": (
         shapes(3, 24, 3, 3000, model_type="nemotron_h", attention_head_dim=96,
                hybrid_override_pattern="M*-", mamba_num_heads=6, mamba_head_dim=10, n_groups=2,
@@ -149,4 +168,36 @@ def test_infinity_where_mamba_files_write_it(tmp_path):
 def test_blocks_that_are_refused(blocks, message):
     with pytest.raises(ValueError, match=message) as refused:
         config_from(shapes(2, 64, None, 8192, **NAS, block_configs=blocks), "given.json")
+    assert str(refused.value).startswith("given.json: ")
+
+
+DECODER = shapes(2, 6, 3, 96, model_type="qwen2")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(hidden_size=10**400), "hidden_size has 401 digits; at most"),
+        (dict(max_position_embeddings=2**63), "max_position_embeddings has 19 digits; at most"),
+        (dict(model_type="t5", is_encoder_decoder=True), "only decoder-only models are counted"),
+        (dict(is_causal=False), "is_causal is false; an encoder keeps no cache"),
+        (
+            dict(model_type="gemma3_text", use_bidirectional_attention=True),
+            "use_bidirectional_attention is true; an encoder keeps no cache",
+        ),
+        (
+            dict(model_type="gpt2", attention_head_type="grouped"),
+            "attention_head_type is 'grouped'",
+        ),
+        (
+            dict(model_type="mllama", cross_attention_layers=["3"]),
+            "cross_attention_layers.0. is '3'",
+        ),
+    ],
+)
+def test_clear_refusals(changes, message):
+    assert config_from(DECODER)
+    names = dict(n_embd=96, n_head=6, n_layer=2) if changes.get("model_type") == "gpt2" else DECODER
+    with pytest.raises(ValueError, match=message) as refused:
+        config_from({**names, **changes}, "given.json")
     assert str(refused.value).startswith("given.json: ")

@@ -1,13 +1,14 @@
 """Models in which near and full layers take turns; in some, late layers own nothing.
 
 Gemma 2 and 3, gpt-oss, Command A, OLMo 3 and EXAONE 4 slide; Llama 4 looks back inside chunks;
-in Gemma 3n and 4 the last layers read the rows of earlier ones.
+in Gemma 3n and 4 the last layers read the rows of earlier ones; in Llama 3.2 Vision one in five
+looks at the image instead.
 """
 
 from dataclasses import replace
 
-from ..config import GQA, Layer, ModelConfig
-from .fields import Fields
+from ..config import GQA, Layer, ModelConfig, NoAttention
+from .fields import MOST_LAYERS, Fields
 from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_kinds, model
 
 KINDS = ("sliding_attention", "full_attention")
@@ -79,6 +80,22 @@ def _by_rope(fields: Fields, count: int, chunk: int | None) -> list[str]:
     else:
         marks = fields.sequence("no_rope_layers", count, allowed=(0, 1))
     return ["chunked_attention" if mark and chunk else "full_attention" for mark in marks]
+
+
+MLLAMA = Defaults(context=131_072, core=(40, 32, 4096), kv_heads=8)
+
+
+def read_mllama(fields: Fields) -> ModelConfig:
+    """Llama 3.2 Vision: its cross-attention layers look at the image, and hold no token's rows."""
+    attention = GQA(*attention_shapes(fields, MLLAMA))
+    count = layer_count(fields, MLLAMA)
+    crossing = fields.sequence("cross_attention_layers", None, allowed=range(MOST_LAYERS))
+    if crossing is None:
+        crossing = range(3, 40, 5)
+        fields.note("cross_attention_layers is not in the file; the family's: 3, 8, 13, ... 38")
+    fields.note("cross-attention layers keep rows of the image, not of the text: not counted")
+    kept = (NoAttention() if i in crossing else attention for i in range(count))
+    return model(fields, tuple(Layer(a, None) for a in kept), MLLAMA)
 
 
 GEMMA4 = Defaults(
@@ -201,6 +218,8 @@ READERS: dict[str, Reader] = {
     "gpt_oss": _alternating(
         Defaults(context=131_072, core=(36, 64, 2880), kv_heads=8, head_dim=64, window=128), every=2
     ),
+    "mllama": read_mllama,
+    "mllama_text_model": read_mllama,
     "llama4": read_llama4,
     "llama4_text": read_llama4,
     "cohere2": _alternating(

@@ -79,6 +79,15 @@ def _one_for_all(fields: Fields, default: bool) -> bool:
     return fields.flag("multi_query", default=default)
 
 
+def read_gpt2(fields: Fields) -> ModelConfig:
+    """Every head its own, but for SantaCoder, whose first files say "multiquery"."""
+    kinds = ("multihead", "multiquery")
+    kind = kinds[0]
+    if fields.has("attention_head_type"):
+        kind = fields.word("attention_head_type", allowed=kinds)
+    return _read(fields, GPT2, int(kind == "multiquery"), None, tied=True)
+
+
 def read_bigcode(fields: Fields) -> ModelConfig:
     """StarCoder 1, SantaCoder: one kv head unless the file says otherwise."""
     return _read(fields, GPT2, 1 if _one_for_all(fields, True) else 0, None, tied=True)
@@ -130,7 +139,7 @@ def read_qwen1(fields: Fields) -> ModelConfig:
 
 
 READERS: dict[str, Reader] = {
-    "gpt2": _every_head_its_own(GPT2),
+    "gpt2": read_gpt2,
     "gptj": _every_head_its_own(GPTJ, tied=False),
     "codegen": _every_head_its_own(GPTJ, tied=False),
     "bloom": _every_head_its_own(BLOOM),

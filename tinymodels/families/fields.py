@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+MOST = 2**63 - 1  # no size is larger; what is counted from it must still print
 MOST_LAYERS = 10_000  # beyond this a number is a slip, and would fill the memory here
 
 # Fields that real multimodal files repeat with another meaning, and that no byte depends on.
@@ -40,6 +41,8 @@ class Fields:
             self.refuse(f"{names[0]} is missing", f"give an integer >= {least}")
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             self.refuse(f"{names[0]} is {value!r}", f"it must be an integer >= {least}")
+        if value > MOST:
+            self.refuse(f"{names[0]} has {len(str(value))} digits", f"at most {MOST} is read")
         return value
 
     def optional(self, *names: str, default: int | None = None, least: int = 1) -> int | None:

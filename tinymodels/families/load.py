@@ -39,10 +39,15 @@ def config_from(values: dict[str, Any], name: str = "config.json") -> ModelConfi
     if not isinstance(values, dict):
         raise ValueError(f"{name}: a configuration is a JSON object, not {_kind(values)}")
     inner, outer = _nested(values, name)
-    family = _family(inner, values, name)
     fields = Fields(inner, name, None if inner is values else outer)
     if inner.get("is_encoder_decoder") is True:
         fields.refuse("is_encoder_decoder is true", "only decoder-only models are counted")
+    family = _family(inner, values, name)
+    for key, value in (("is_causal", False), ("use_bidirectional_attention", True)):
+        if inner.get(key) is value:  # EmbeddingGemma and others made from a decoder
+            fields.refuse(
+                f"{key} is {str(value).lower()}", "an encoder keeps no cache between tokens"
+            )
     try:
         config = READERS[family](fields)
     except ValueError as problem:

@@ -239,6 +239,7 @@ READERS: dict[str, Reader] = {
     "qwen3_vl_moe_text": full(QWEN3_VL_MOE),
     "phi": full(Defaults(context=2048, core=(24, 32, 2048))),
     "phi3": sliding(Defaults(context=4096, core=(32, 32, 3072))),
+    "phi3_v": sliding(Defaults(context=4096)),
     "phi3small": full(Defaults(context=8192, kv_heads=8)),  # block-sparse reads, every row kept
     "phimoe": sliding(Defaults(context=131_072, core=(32, 32, 4096), kv_heads=8)),
     "phi4_multimodal": sliding(Defaults(context=131_072, core=(32, 32, 3072), kv_heads=8)),
