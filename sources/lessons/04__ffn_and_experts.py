@@ -4,7 +4,9 @@
 # *75 minutes.* A layer has two halves. Attention looks back at other tokens; that half
 # fills the cache, and you know it from [chapter 01](01__attention.ipynb). The other
 # half, the **feed-forward network** (FFN), looks at nobody. It holds nearly all the
-# parameters of a large model, and not one byte of the cache. This chapter opens it.
+# parameters of a large model, and not one byte of the cache. This chapter opens it. You
+# build its units, the router that sends tokens to experts, and the count of parameters
+# that stands beside the caches in every bill from chapter 05 on.
 #
 # **Objectives.** After this chapter you can
 #
