@@ -1,10 +1,12 @@
 # %% [markdown]
 # # 05 · The bill
 #
-# *60 minutes.* You know what one token costs. Now multiply. A model that writes for
-# many people at once holds one cache for each of them, beside its weights, on cards of
-# a fixed size. This chapter adds it up: what fits, how fast it can write, what is lost
-# between the pieces, and where such sums go wrong.
+# *60 minutes.* You know what one token costs ([chapter 01](01__attention.ipynb)), and
+# what a model weighs ([chapter 04](04__ffn_and_experts.ipynb)). Now multiply. A model
+# that writes for many people at once holds one cache for each of them, beside its
+# weights, on cards of a fixed size. This chapter adds it up: what fits, how fast it can
+# write, what is lost between the pieces, and where such sums go wrong. The later
+# chapters bring its numbers down.
 #
 # **Objectives.** After this chapter you can
 #
@@ -17,6 +19,8 @@
 # - derive the number of this chapter:
 #
 # > **requests = (cards × memory − weights) / (bytes per token × context)**
+# >
+# > for V1, with its **389,120** bytes per token
 
 # %%
 import inspect
