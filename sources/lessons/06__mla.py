@@ -2,9 +2,11 @@
 # # 06 · MLA
 #
 # *75 minutes.* Until now the cache held a key and a value for every head, or for every
-# group of heads. Fewer heads, fewer bytes; but also fewer different things to say. V2
-# went another way: keep **one small row**, and let every head make its own key and its
-# own value of it. This is multi-head latent attention, MLA.
+# group of heads ([chapter 05](05__the_bill.ipynb)). Fewer heads, fewer bytes; but also
+# fewer different things to say. V2 went another way: keep **one small row**, and let
+# every head make its own key and its own value of it. This is multi-head latent
+# attention, MLA. You build it here; V3 keeps it, and every later chapter starts from a
+# row that all heads share.
 #
 # **Objectives.** After this chapter you can
 #
@@ -16,6 +18,7 @@
 # - derive the number of this chapter:
 #
 # > **bytes per token = layers × (latent + rope key) × bytes per number**
+# >
 # > V2: 60 × (512 + 64) × 2 = **69,120**
 
 # %%
