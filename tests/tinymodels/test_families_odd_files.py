@@ -201,3 +201,53 @@ def test_clear_refusals(changes, message):
     with pytest.raises(ValueError, match=message) as refused:
         config_from({**names, **changes}, "given.json")
     assert str(refused.value).startswith("given.json: ")
+
+
+FULL = [4, 8]
+LINEAR = [1, 2, 3, 5, 6, 7]
+KIMI = shapes(8, 6, 6, 96, model_type="kimi_linear", kv_lora_rank=22, qk_rope_head_dim=6)
+MINIMAX = shapes(3, 6, 3, 96, model_type="minimax_m1")
+V4 = shapes(
+    2, 6, 1, 96, model_type="deepseek_v4", vocab_size=31, head_dim=22, qk_rope_head_dim=6,
+    q_lora_rank=18, o_groups=3, o_lora_rank=10, sliding_window=7, index_n_heads=3,
+    index_head_dim=14, index_topk=5, moe_intermediate_size=12, n_routed_experts=5,
+    num_experts_per_tok=2, layer_types=["sliding_attention", "compressed_sparse_attention"],
+)  # fmt: skip
+
+
+def linear(full: list, kda: list) -> dict:
+    return {**KIMI, "linear_attn_config": {"full_attn_layers": full, "kda_layers": kda}}
+
+
+def compress(rate) -> dict:
+    return {**V4, "compress_rates": {"compressed_sparse_attention": rate}}
+
+
+@pytest.mark.parametrize(
+    "sound, broken, message",
+    [
+        (
+            linear(FULL, LINEAR),
+            linear([4, "8"], LINEAR),
+            "is '8'; it must be an integer from 1 to 8$",
+        ),
+        (linear(FULL, LINEAR), linear([4.0, 8], LINEAR), "full_attn_layers.0. is 4.0"),
+        (linear(FULL, LINEAR), linear([4, 9], LINEAR), "full_attn_layers.1. is 9"),
+        (linear(FULL, LINEAR), linear([4], LINEAR), "do not name each layer once"),
+        (
+            {**MINIMAX, "attn_type_list": [0, 1, 1]},
+            {**MINIMAX, "attn_type_list": [0, 1, 1.0]},
+            "attn_type_list.2. is 1.0; it must be one of 0, 1",
+        ),
+        (compress(6), compress("6"), "compress_rates: compressed_sparse_attention is '6'"),
+        (compress(6), compress(-6), "compress_rates: compressed_sparse_attention is -6"),
+        (compress(6), compress(0), "compressed_sparse_attention is 0; it must be an integer >= 1"),
+        (INSIDE, {**INSIDE, "rope_theta": 10**400}, "rope_theta is 1000"),
+        (INSIDE, {**INSIDE, "rope_theta": float("nan")}, "rope_theta is nan"),
+        (INSIDE, {**INSIDE, "rope_theta": float("-inf")}, "rope_theta is -inf"),
+    ],
+)
+def test_entries_of_another_type_or_size(sound, broken, message):
+    assert ledger.rate(config_from(sound)) > 0
+    with pytest.raises(ValueError, match=message):
+        config_from(broken, "given.json")

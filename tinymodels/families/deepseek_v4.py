@@ -49,7 +49,8 @@ def _v4_kinds(fields: Fields, count: int) -> list[tuple[str, int]]:
     kinds = fields.sequence("layer_types", count, allowed=RATIOS)
     rates = {**RATIOS, **fields.group("compress_rates")}
     if kinds is not None:
-        return [(kind, rates[kind]) for kind in kinds]
+        named = Fields(rates, f"{fields.where}: compress_rates")
+        return [(k, named.integer(k, least=0 if RATIOS[k] == 0 else 1)) for k in kinds]
     ratios = fields.sequence("compress_ratios", None, allowed=RATIOS.values())
     if ratios is None:
         fields.refuse(

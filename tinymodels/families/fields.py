@@ -3,7 +3,6 @@
 Errors name the file, the field, what stands there and what would be right.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -81,7 +80,7 @@ class Fields:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not math.isfinite(value)
+            or not -MOST <= value <= MOST  # NaN is in no order
         ):
             self.refuse(f"{names[0]} is {value!r}", "it must be a finite number")
         return float(value)
@@ -114,9 +113,12 @@ class Fields:
         if length is not None and len(value) != length:
             self.refuse(f"{name} has {len(value)} entries", f"there are {length} layers")
         for i, entry in enumerate(value):
-            if allowed is not None and (isinstance(entry, bool) or entry not in tuple(allowed)):
-                words = ", ".join(map(str, allowed))
-                self.refuse(f"{name}[{i}] is {entry!r}", f"it must be one of {words}")
+            odd = isinstance(entry, bool | float)  # 1.0 == True == 1, but is no index
+            if allowed is not None and (odd or entry not in allowed):
+                right = f"one of {', '.join(map(str, allowed))}"
+                if isinstance(allowed, range):
+                    right = f"an integer from {allowed[0]} to {allowed[-1]}"
+                self.refuse(f"{name}[{i}] is {entry!r}", f"it must be {right}")
         return value
 
     def group(self, *names: str) -> dict:

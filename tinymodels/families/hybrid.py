@@ -127,13 +127,14 @@ def _kimi_kinds(fields: Fields, linear: Fields, count: int) -> list[str]:
     kinds = layer_kinds(fields, count, KINDS)
     if kinds is not None:
         return kinds
-    named = {kind: linear.sequence(kind, None) for kind in ("full_attn_layers", "kda_layers")}
+    named = {
+        kind: linear.sequence(kind, None, allowed=range(1, count + 1))
+        for kind in ("full_attn_layers", "kda_layers")
+    }
     if None in named.values():
         fields.note("layer_types is not in the file; the family's default: layers 4, 8, 12, ...")
         return [KINDS[i > 0 and i % 4 == 0] for i in range(count)]
-    if sorted(map(str, named["full_attn_layers"] + named["kda_layers"])) != sorted(
-        map(str, range(1, count + 1))
-    ):
+    if sorted(named["full_attn_layers"] + named["kda_layers"]) != list(range(1, count + 1)):
         linear.refuse(
             "full_attn_layers and kda_layers do not name each layer once",
             f"layers are numbered 1 to {count}",

@@ -179,7 +179,8 @@ ARCHITECTURES = {
 
 KV_DTYPES = {
     "bf16": 16, "bfloat16": 16, "fp16": 16, "float16": 16, "fp32": 32, "float32": 32,
-    "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "float8_e4m3fn": 8, "int8": 8, "int4": 4,
+    "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "float8_e4m3fn": 8, "float8_e5m2": 8, "fp8_e4m3fnuz": 8,
+    "fp8_e5m2fnuz": 8, "int8": 8, "int4": 4,
 }  # fmt: skip
 
 
