@@ -74,6 +74,14 @@ RATES = {
              attention_head_type="multiquery"),
         24 * 2 * 128 * 2,
     ),
+    "phi-2, first files": (
+        dict(model_type="phi-msft", n_embd=2560, n_head=32, n_head_kv=None, n_layer=32),
+        32 * 2 * 2560 * 2,
+    ),
+    "phi, fewer kv heads": (
+        dict(model_type="phi-msft", n_embd=2560, n_head=32, n_head_kv=8, n_layer=32),
+        32 * 2 * 8 * 80 * 2,
+    ),
     "gemma 4 sees its images both ways": (
         shapes(12, 6, 3, 96, model_type="gemma4_text", head_dim=14, global_head_dim=22,
                sliding_window=7, use_bidirectional_attention="vision"),

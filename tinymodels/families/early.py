@@ -88,6 +88,11 @@ def read_gpt2(fields: Fields) -> ModelConfig:
     return _read(fields, GPT2, int(kind == "multiquery"), None, tied=True)
 
 
+def read_phi_msft(fields: Fields) -> ModelConfig:
+    """Phi 1, 1.5 and 2 as first released: `n_head_kv`, null for as many as query heads."""
+    return _read(fields, GPTJ, fields.optional("n_head_kv") or 0, None, tied=False)
+
+
 def read_bigcode(fields: Fields) -> ModelConfig:
     """StarCoder 1, SantaCoder: one kv head unless the file says otherwise."""
     return _read(fields, GPT2, 1 if _one_for_all(fields, True) else 0, None, tied=True)
@@ -145,7 +150,7 @@ READERS: dict[str, Reader] = {
     "bloom": _every_head_its_own(BLOOM),
     "opt": _every_head_its_own(OPT),
     "gpt_neox": _every_head_its_own(OPT, tied=False),
-    "phi-msft": _every_head_its_own(GPTJ, tied=False),
+    "phi-msft": read_phi_msft,
     "gpt_bigcode": read_bigcode,
     "falcon": read_falcon,
     "RefinedWebModel": read_falcon,
