@@ -123,3 +123,11 @@ def test_the_step_is_the_rooflines():
     weights = roofline.Weights(found.weights, found.active, found.experts, found.top_k)
     config = found.config("gpt-oss 20B")
     assert c.step == roofline.decode(config, 4096, 7, "A100", 2, weights, weight_bits=4)
+
+
+def test_bits_that_the_model_keeps_anyway_still_change_the_picture():
+    """16 bits are what V2 keeps: the bytes are the same, and the picture says that they were asked
+    for. A control that moves nothing looks broken."""
+    widget = Bill("DeepSeek-V2")
+    kept, asked = (at(widget, cache_bits=bits).chart["parts"][1]["text"] for bits in (0, 16))
+    assert asked == kept + " at 16 bits"

@@ -148,12 +148,13 @@ def look(model: Model, settings: dict) -> View:
         + ", ".join(f"{what} {seconds_text(getattr(c.step, name))}" for name, what in PARTS)
         + ".",
         say=f"{_requests(c.fit)} {verdict}. {asked} Most of the time is {c.step.bound_by}.",
-        chart=_chart(c),
+        chart=_chart(c, s["cache_bits"]),
     )
 
 
-def _chart(c: Costs) -> dict:
-    """Marks as shares: of the longer of memory and need, and of the longest wait."""
+def _chart(c: Costs, cache_bits: int) -> dict:
+    """Marks as shares: of the longer of memory and need, and of the longest wait. Bits that were
+    chosen are named, since they may be those that the model keeps anyway."""
     whole = max(c.memory, c.needed)
     slowest = max(getattr(c.step, name) for name, _ in PARTS)
     short = plot.bytes_short
@@ -161,7 +162,7 @@ def _chart(c: Costs) -> dict:
         {"what": "weights", "text": short(c.weights), "at": 0.0, "end": c.weights / whole},
         {
             "what": "caches",
-            "text": short(c.batch * c.request),
+            "text": short(c.batch * c.request) + (f" at {cache_bits} bits" if cache_bits else ""),
             "at": c.weights / whole,
             "end": c.needed / whole,
         },
