@@ -92,6 +92,9 @@ def main(arguments: list[str]) -> int:
 # ---------------------------------------------------------------- arguments
 
 
+MOST = 10**15  # more is a slip, and no number that a table could show
+
+
 def _integer(option: str, text: str, least: int) -> int:
     try:
         value = int(text)
@@ -99,6 +102,8 @@ def _integer(option: str, text: str, least: int) -> int:
         value = None
     if value is None or value < least:
         raise UsageError(f"{option} is {text!r}; it must be an integer >= {least}")
+    if value > MOST:
+        raise UsageError(f"{option} has {len(text)} digits; at most {MOST:,} is counted")
     return value
 
 

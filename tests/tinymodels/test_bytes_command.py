@@ -199,6 +199,7 @@ def test_a_longer_context_than_the_model_is_made_for(capsys):
         (["none.json"], "there is no such file"),
         (["deepseek-v3", "--context", "-1"], "--context is '-1'; it must be an integer >= 0"),
         (["deepseek-v3", "--context", "4K"], "--context is '4K'"),
+        (["deepseek-v3", "--context", "9" * 400], "--context has 400 digits; at most 1,000,000,"),
         (["deepseek-v3", "--batch", "0"], "--batch is '0'; it must be an integer >= 1"),
         (["deepseek-v3", "--gpu", "H1000"], "no card is named 'H1000'; did you mean H100?"),
         (["deepseek-v3", "--kv-bits", "0"], "--kv-bits is '0'"),
