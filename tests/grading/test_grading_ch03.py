@@ -5,30 +5,14 @@ import torch
 from torch.nn.functional import rms_norm
 
 from grading import check
-from grading.audit import mutated_answers
-from grading.checks.ch03 import EXERCISES
 from grading.course_notebook import Course, answers
-from grading.draw import CHECK_SEEDS, Draw
-from grading.equivalents import EQUIVALENT
+from grading.draw import Draw
 from grading.references.counting_sublayer import CountingSublayer
-from grading.verdict import passes
 from tinymodels import residual
 from tinymodels.config import HyperConnections
 
 COURSE = Course()
 NOTEBOOK = "03__residual_stream"
-each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[e.id for e in EXERCISES])
-
-
-@each_exercise
-def test_mutants_of_the_solution_do_not_pass(exercise):
-    survivors, total = [], 0
-    for mutant, answer in mutated_answers(exercise.id, COURSE.cells(NOTEBOOK)):
-        total += 1
-        if answer is not None and passes(exercise, answer, CHECK_SEEDS):
-            survivors.append(mutant.change)
-    assert total >= 5
-    assert set(survivors) <= set(EQUIVALENT.get(exercise.id, {}))
 
 
 def test_a_block_with_torchs_own_norm_passes():

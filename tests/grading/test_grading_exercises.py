@@ -146,16 +146,22 @@ def test_the_audit_finds_a_check_that_is_too_weak(solutions, stubs):
     assert found.recognised == 0 and "the message of another" in found.problems[0]
 
 
-@pytest.mark.parametrize("id", ["00.1", "01.2", "01.3", "01.4"])
-def test_mutants_of_the_solution_do_not_pass(id):
+SLOW = ("01.1", "01.5", "01.6")
+FEWEST = {"00": 8, "01": 8, "03": 5}  # mutants by chapter; elsewhere 3
+
+
+@pytest.mark.parametrize(
+    "exercise", [pytest.param(e, id=e.id) for e in EXERCISES if e.id not in SLOW]
+)
+def test_mutants_of_the_solution_do_not_pass(exercise):
     """All of them for quick exercises; `python -m grading audit --full` does every exercise."""
-    exercise, survivors, total = BY_ID[id], [], 0
-    for mutant, answer in mutated_answers(id, COURSE.cells(exercise.notebook)):
+    survivors, total = [], 0
+    for mutant, answer in mutated_answers(exercise.id, COURSE.cells(exercise.notebook)):
         total += 1
         if answer is not None and passes(exercise, answer, CHECK_SEEDS):
             survivors.append(mutant.change)
-    assert total >= 8
-    assert set(survivors) <= set(EQUIVALENT.get(id, {}))
+    assert total >= FEWEST.get(exercise.id[:2], 3)
+    assert set(survivors) <= set(EQUIVALENT.get(exercise.id, {}))
 
 
 def test_the_kernel_of_the_mistakes_is_the_kernel_of_the_exercise(solutions):
