@@ -10,7 +10,7 @@ import numpy as np
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part, call
 from grading.hints import tied
-from grading.misconceptions import ch03_copies as wrong
+from grading.misconceptions import ch03_sinkhorn, ch03_traffic, ch03_update
 from grading.references import ch03 as reference
 
 NOTEBOOK = "03__residual_stream"
@@ -70,7 +70,7 @@ SINKHORN = Exercise(
             "first_turn_only", "rows_in_the_first_turn",
         ),
     ),
-    misconceptions=wrong.SINKHORN,
+    misconceptions=ch03_sinkhorn.SINKHORN,
 )  # fmt: skip
 
 NEW = "the new copies"
@@ -134,7 +134,7 @@ UPDATE = Exercise(
             "reads_without_pre", "answers_swapped",
         ),
     ),
-    misconceptions=wrong.UPDATE,
+    misconceptions=ch03_update.UPDATE,
 )  # fmt: skip
 
 BYTES = "the bytes"
@@ -185,5 +185,5 @@ TRAFFIC = Exercise(
             "layers_for_sublayers", "one_sublayer",
         ),
     ),
-    misconceptions=wrong.TRAFFIC,
+    misconceptions=ch03_traffic.TRAFFIC,
 )  # fmt: skip
