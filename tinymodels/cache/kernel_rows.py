@@ -91,6 +91,7 @@ def as_bytes(near_and_far: list[tuple], kernels: str | None) -> Iterator[None]:
             store.as_bytes = False
 
 
+@cache
 def _attended(window: Layout, far: Layout | None) -> bool:
     """V4.1's rows, of any width that the kernel takes."""
     from kernels.packed_rows import FP4, FP8
