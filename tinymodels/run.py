@@ -85,7 +85,7 @@ class Run:
 
 DEFAULTS = {
     "text": {"steps": 9000, "size": 4, "length": 512, "rate": 3e-3},
-    "recall": {"steps": 6000, "size": 8, "length": 256, "rate": 3e-3},
+    "recall": {"steps": 1800, "size": 8, "length": 256, "rate": 3e-3},
 }
 """What a task trains with when the command does not say; the same for every preset."""
 
