@@ -95,7 +95,8 @@ def test_turned_keys_need_more_directions_in_every_layer(name):
         for turned in (False, True)
     )
     assert all(b + 5 <= a for b, a in zip(before, after, strict=True)), (before, after)
-    assert all(b <= 42 for b in before) and before[1] <= 24, before
+    if "-text-" in name:  # recall models read random names and fill more of their space
+        assert all(b <= 42 for b in before) and before[1] <= 24, before
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if "-text-" in name])
