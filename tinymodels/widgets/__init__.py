@@ -8,6 +8,7 @@
     router_load.py    how many choices fall on each expert while a bias evens them out
     bill.py           a model on cards: what fits, what writing a token waits for
     rank_error.py     how much of a model's keys and values can be left out
+    floors.py         V4.1's forty layers: who owns entries, who borrows whose
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
@@ -28,6 +29,7 @@ _HOMES = {
     "RouterLoad": "router_load",
     "Bill": "bill",
     "RankError": "rank_error",
+    "Floors": "floors",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",
