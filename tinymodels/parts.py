@@ -55,6 +55,12 @@ def reference_absorb(
     return einsum(mixed_BTHC, up_v_HDC, "b t h c, h d c -> b t h d")
 
 
+def reference_candidates(score_BTS, visible_TS, block, keep):
+    from .attention.indexer import candidate_blocks
+
+    return candidate_blocks(score_BTS, visible_TS, block, keep)
+
+
 @dataclass(frozen=True)
 class Parts:
     """One field a piece; the default is the reference."""
@@ -64,6 +70,7 @@ class Parts:
     sinkhorn: Callable = reference_sinkhorn
     block: Callable = reference_block
     absorb: Callable = reference_absorb
+    candidates: Callable = reference_candidates
 
     def own(self) -> tuple[str, ...]:
         """The names of the pieces that are not the reference."""

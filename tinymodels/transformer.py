@@ -54,7 +54,7 @@ def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
         case config_kinds.Grouped():
             return CSA(config.width, attention, config.norm_eps)
         case config_kinds.CSA2():
-            return CSA2(config.width, attention, config.norm_eps, layer)
+            return CSA2(config.width, attention, config.norm_eps, layer, parts)
     raise ValueError(f"layer {layer}: {attention} can be counted but not run")
 
 

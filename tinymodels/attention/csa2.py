@@ -22,6 +22,7 @@ from ..cache import groups
 from ..config import CSA2 as Config
 from ..config import Rope
 from ..norm import RMSNorm
+from ..parts import Parts
 from ..step import Far, Step
 from .csa import Compressor
 from .indexer import Asked, search
@@ -61,11 +62,16 @@ class SharedIndexer(nn.Module):
 
 
 class CSA2(Sliding):
-    """One V4.1 layer of mode full, reindex or reuse. layer: its number in the model."""
+    """One V4.1 layer of mode full, reindex or reuse. layer: its number in the model. parts: its
+    `candidates`, where it is somebody's own, sifts for later layers."""
 
-    def __init__(self, width: int, config: Config, eps: float, layer: int):
+    def __init__(
+        self, width: int, config: Config, eps: float, layer: int, parts: Parts | None = None
+    ):
         super().__init__(width, config, eps)
         self.layer = layer
+        own = parts is not None and "candidates" in parts.own()
+        self.sift = parts.candidates if own else None
         if config.mode == "full":
             self.compressor = Compressor(width, config.head_dim, config.ratio, eps)
         if config.mode in ("full", "reindex"):
@@ -126,6 +132,7 @@ class CSA2(Sliding):
             else self.share(query_BTHD, near, far.entry_BSD, step, far.ratio),
             pool_BTS=far.pool_BTS if c.candidates is not None and not source else None,
             sieve=c.candidates if source else None,
+            sift=self.sift,
         )
         far = replace(far, choice_BTk=found.choice_BTk)
         if source:

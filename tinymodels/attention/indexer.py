@@ -138,6 +138,7 @@ def search(
     share: Callable[[slice, int], Tensor] | None = None,
     pool_BTS: Bool[Tensor, "B T S"] | by_kernel.Blocks | None = None,
     sieve: Candidates | None = None,
+    sift: Callable | None = None,
 ) -> Found:
     """Score all complete groups and choose the best k, for all queries of a step.
 
@@ -145,10 +146,12 @@ def search(
     stays in the processor's own memory, and without the entries that none of the block can see.
 
     share: if the indexer is to learn, how much attention really takes from the first so many
-    entries, for a slice of queries. pool_BTS: choose inside it. sieve: make such a pool.
+    entries, for a slice of queries. pool_BTS: choose inside it. sieve: make such a pool; sift:
+    with this function in place of `candidate_blocks`, which no kernel knows.
     """
     (B, T, heads, _), S = asked.query_BTID.shape, asked.key_BSD.shape[1]
-    if S and step.impl(*asked) == "triton":
+    by_mask = sift is not None or isinstance(pool_BTS, Tensor)
+    if S and not by_mask and step.impl(*asked) == "triton":
         choice_BTk, pool = by_kernel.choose(asked, step, ratio, k, pool_BTS, sieve)
         return Found(choice_BTk, None, pool)
     visible_TS, size = step.once(complete_groups, S, ratio), max(1, BLOCK // (B * heads * S + 1))
@@ -163,7 +166,7 @@ def search(
             losses.append(divergence(score_BTS, share(block, entries), visible).sum())
         score_BTS = score_BTS.detach()
         if sieve is not None:
-            kept_BTS = candidate_blocks(score_BTS, visible, sieve.block, sieve.keep)
+            kept_BTS = (sift or candidate_blocks)(score_BTS, visible, sieve.block, sieve.keep)
             pools.append(F.pad(kept_BTS, (0, S - entries)))
         if pool_BTS is not None:
             visible = visible & pool_BTS[:, block, :entries]

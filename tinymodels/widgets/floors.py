@@ -140,7 +140,9 @@ def controls() -> tuple[Control, ...]:
             "sharing", "sharing", "select", tuple(SHARING), tuple(SHARING.values()),
             "only the first was built; the others show what it saves",
         ),
-        Control("row", "numbers of a row", "select", tuple(ROWS), tuple(ROWS.values()), "chapter 11"),
+        Control(
+            "row", "numbers of a row", "select", tuple(ROWS), tuple(ROWS.values()), "chapter 11"
+        ),
     )  # fmt: skip
 
 
