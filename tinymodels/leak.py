@@ -34,7 +34,7 @@ RULES: dict[str, Rule] = {"started": started, "complete": complete, "before": be
 def pool(
     value_SD: Float[Tensor, "S D"], gate_SD: Float[Tensor, "S D"], m: int
 ) -> Float[Tensor, "G D"]:
-    """Every m tokens to one entry: a softmax over the group, for each channel by itself.
+    """Every m tokens to one entry: a softmax over the group, channel by channel.
 
     The last group may have fewer than m tokens.
     """
@@ -43,12 +43,15 @@ def pool(
 
 
 def outputs(x_SD: Float[Tensor, "S D"], m: int, rule: Rule) -> Float[Tensor, "S D"]:
-    """What each position takes from the groups that it may read; with none of them, zeros."""
-    draw = torch.Generator().manual_seed(8)
-    value_DD, gate_DD = torch.randn(2, *2 * x_SD.shape[1:], generator=draw, dtype=x_SD.dtype)
+    """What each position takes from the groups that it may read; zeros from none."""
+    D, draw = x_SD.shape[1], torch.Generator().manual_seed(8)
+    value_DD, gate_DD = torch.randn(2, D, D, generator=draw, dtype=x_SD.dtype)
     entry_GD = pool(x_SD @ value_DD, x_SD @ gate_DD, m)
-    read = [entry_GD[: rule(t, m)] for t in range(len(x_SD))]
-    return torch.stack([(rows @ x).softmax(0) @ rows for rows, x in zip(read, x_SD)])
+    taken = []
+    for t, x_D in enumerate(x_SD):
+        read_GD = entry_GD[: rule(t, m)]
+        taken.append((read_GD @ x_D / D).softmax(0) @ read_GD)
+    return torch.stack(taken)
 
 
 def changes(tokens: int, m: int, rule: Rule, seed: int = 0) -> Float[Tensor, "S T"]:

@@ -1,0 +1,121 @@
+"""What is lost when m tokens become one entry. One command makes `checkpoints/group_sizes.json`:
+
+    python -m tinymodels.group_sizes
+
+Models of three layers, alike but for m: a layer with a window of 8 tokens, then two with the same
+window and groups of m = 1, 2, 4 or 8 tokens, all read; or with no groups at all. They read the
+same memory games in the same order, and are asked for words that left the window. A wider m keeps
+fewer entries. Wider groups would need a wider window: a token has to stay until its group is
+complete, and 8 tokens just do.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from . import checkpoints, data, ledger, study
+from .config import Dense, Grouped, Layer, ModelConfig, Rope
+from .run import Run
+
+FILE = checkpoints.FOLDER / "group_sizes.json"
+COMMAND = "python -m tinymodels.group_sizes"
+SIZES = (0, 1, 2, 4, 8)
+"""Tokens to an entry; 0 is no entries, the window alone."""
+WINDOW = 8
+SEEDS = (0, 1, 2)
+STEPS, ROWS, LENGTH, RATE, WARMUP = 800, 32, 32, 3e-3, 50
+EVERY = 100
+SHAPES = dict(heads=4, head_dim=32, rope_dim=8, q_rank=48, out_groups=2, out_rank=32)
+
+
+def config(size: int) -> ModelConfig:
+    """One of five models that differ in the size of their groups. Errors: ValueError otherwise."""
+    if size not in SIZES:
+        raise ValueError(f"groups of {size!r} are not compared; those of {SIZES} are")
+
+    def layer(ratio: int) -> Layer:
+        attention = Grouped(window=WINDOW, ratio=ratio, rope=Rope(8), **SHAPES)
+        return Layer(attention, Dense(128))
+
+    return ModelConfig(f"m = {size}", 256, 64, tuple(map(layer, (0, size, size))), context=64)
+
+
+def texts(rows: int, seed: int, step: int, held_out: bool = False) -> data.Batch:
+    """Memory games of 2 to 4 pairs; `known` has every second word that was named before."""
+    stage = data.Stage(rows, LENGTH, games=1.0, level=0)
+    return data.batch("recall", seed, step, stage, held_out)
+
+
+def far(batch: data.Batch) -> Bool[Tensor, "B T"]:
+    """Where a word is asked whose pair was last named before the window.
+
+    The token read there is the pair's first word; the pair ends one token after its last one.
+    """
+    tokens_BT = batch.tokens
+    place_T = torch.arange(tokens_BT.shape[1])
+    behind_TS = place_T[:, None] - place_T
+    same_BTS = (tokens_BT[:, :, None] == tokens_BT[:, None, :]) & (behind_TS > 0)
+    last_BT = torch.where(same_BTS, place_T, -1).amax(-1)
+    return (batch.known != data.IGNORED) & (place_T - (last_BT + 1) >= WINDOW)
+
+
+@torch.no_grad()
+def found(model: nn.Module) -> float:
+    """The share of far words that are right, in 512 texts that training has not seen."""
+    batch = texts(512, 0, 0, held_out=True)
+    right_BT = model(batch.tokens).argmax(-1) == batch.known
+    return right_BT[far(batch)].float().mean().item()
+
+
+def learn(size: int, seed: int, steps: int = STEPS, measure: bool = True) -> dict:
+    """Train one model for the first `steps` of STEPS steps: its losses, and what it finds."""
+    run = Run("tiny_v4", "recall", seed, STEPS, ROWS, LENGTH, RATE, WARMUP)
+    model, right = study.untrained(config(size), seed), []
+
+    def loss_at(step: int):
+        batch = texts(run.size, run.seed, step)
+        logits_NV = model(batch.tokens).flatten(0, 1)
+        loss = cross_entropy(logits_NV, batch.known.flatten(), ignore_index=data.IGNORED)
+        return loss, loss.detach()
+
+    def after(done: int) -> None:
+        if measure and done % EVERY == 0:
+            right.append(round(found(model), 4))
+
+    losses = study.descend(model, run, steps, loss_at, after)
+    return {
+        "size": size,
+        "seed": seed,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "bytes_per_token": ledger.rate(model.config),
+        "first_losses": [round(x, 5) for x in losses[: study.FIRST]],
+        "loss": study.means(losses, EVERY),
+        "right": right,
+    }
+
+
+def results(path: Path = FILE) -> dict:
+    """What was measured and shipped. Errors: ValueError when the file is missing or broken."""
+    return study.results(path, COMMAND)
+
+
+def _all(save) -> None:
+    runs = []
+    for seed in SEEDS:
+        for size in SIZES:
+            runs.append(learn(size, seed))
+            print(f"m = {size}, seed {seed}: {runs[-1]['right']}", flush=True)
+            save({"steps": STEPS, "rows": ROWS, "length": LENGTH, "every": EVERY, "runs": runs})
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line. Exit code 0, or 2 with one sentence on stderr."""
+    return study.command_line(argv, COMMAND, __doc__.split("\n")[0], FILE, _all)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
