@@ -1,0 +1,108 @@
+"""Chapter 13: the frontier hunt. The bytes are weighed, the recall is measured on the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from grading.draw import Draw
+from grading.exercise import Case, Exercise, Expected, Part
+from grading.hints import tied
+from grading.misconceptions.ch13_frontier import FRONTIERS
+
+SMALL, KNOWS = "at most a twentieth of the bytes", "recall no lower than tiny_v1's"
+BYTES, WINDOW, PARAMETERS = "bytes a token", "tokens in the widest window", "parameters"
+WRONG = "wrong answers in 10,000, mean of three seeds"
+CHANCE = 20  # in 10,000: what other texts may do to a model that is wrong once in 2,000
+
+
+def frontier_cases(draw: Draw) -> tuple[Case, ...]:
+    texts = draw.integer(1, 10**9)
+    return (
+        Case(SMALL, "by the rules, before any training", {"texts": texts, "measure": False}),
+        Case(KNOWS, "texts that no training has seen", {"texts": texts, "measure": True}),
+    )
+
+
+def run_frontier(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Rules first; weights are loaded only for a configuration that keeps them."""
+    from tinymodels import frontier
+
+    config = answer()
+    against = frontier.refusals(config)
+    if not inputs["measure"]:
+        return {
+            BYTES: frontier.bytes_per_token(config),
+            WINDOW: frontier.widest_window(config),
+            PARAMETERS: frontier.parameters(config),
+        }
+    if against:
+        raise ValueError("; ".join(against))
+    models = [frontier.load(config, seed) for seed in frontier.SEEDS]
+    found = [frontier.recall(model, inputs["texts"]) for model in models]
+    return {WRONG: _in_ten_thousand(sum(found) / len(found))}
+
+
+def _in_ten_thousand(recall: float) -> float:
+    return round(10_000 * (1 - recall), 3)
+
+
+@lru_cache
+def weakest(texts: int) -> float:
+    from tinymodels import frontier
+
+    return _in_ten_thousand(frontier.lowest_of_v1(texts))
+
+
+def expected_frontier(inputs: Mapping[str, Any]) -> dict[str, Expected]:
+    from tinymodels import frontier
+    from tinymodels.presets import tiny_v1
+
+    def at_most(value: float, why: str) -> Expected:
+        return Expected(np.array(float(value)), kind="cost", too_much=why)
+
+    if inputs["measure"]:
+        return {
+            WRONG: at_most(weakest(inputs["texts"]) + CHANCE, "It forgets more than tiny_v1 does")
+        }
+    return {
+        BYTES: at_most(frontier.MOST_BYTES, "A token adds too many bytes"),
+        WINDOW: at_most(frontier.WINDOW, "A window is too wide"),
+        PARAMETERS: at_most(frontier.parameters(tiny_v1()), "The model is too large"),
+    }
+
+
+FRONTIER = Exercise(
+    id="13.8",
+    title="The frontier",
+    notebook="13__capstone",
+    parts=(Part(SMALL, 1), Part(KNOWS, 3)),
+    cases=frontier_cases,
+    run=run_frontier,
+    expected=expected_frontier,
+    hints=(
+        tied(
+            "Which layers need a memory that grows? To find a word again, a model looks at its "
+            "neighbour once, and far back once.",
+            "tiny_v1", "one_kv_head", "both_layers_far", "tiny_v4_1", "everything_in_the_window",
+        ),
+        tied(
+            "Two layers: GQA with a window of a few tokens, then one far layer. 25.6 bytes are 12 "
+            "numbers in bf16: one key and one value of 6 (kv_heads=1), or a latent of 10 with a "
+            "rope key of 2. Or 25 in FP8 or FP4 rows.",
+            "eight_numbers", "latent_of_16", "bits_on_paper", "counted_not_run",
+            "another_vocabulary", "too_many_parameters", SMALL,
+        ),
+        tied(
+            "frontier.train(frontier_config()) trains three seeds and writes a file for each "
+            "beside the notebook. If one seed fails, look at its curve: a far key needs no "
+            "position (rope=None) to find a word.",
+            KNOWS, "returns",
+        ),
+    ),
+    misconceptions=FRONTIERS,
+    seconds=120.0,
+)  # fmt: skip

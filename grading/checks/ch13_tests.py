@@ -1,0 +1,88 @@
+"""Chapter 13: a test of the learner's own, graded on broken and on right caches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from grading.draw import Draw
+from grading.exercise import Case, Exercise, Expected, Part
+from grading.hints import tied
+from grading.misconceptions.ch13_tests import TESTS
+from grading.references.lab_caches import FAULTS, RIGHT, broken
+
+SEED = "random numbers of the test"
+
+
+def faulty_cases(draw: Draw) -> tuple[Case, ...]:
+    """Each broken cache, and with each of them all the right ones."""
+    return tuple(
+        Case(fault, f"the cache with {fault}", {"fault": fault, SEED: draw.integer(1, 10**9)})
+        for fault in FAULTS
+    )
+
+
+def run_test(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """1 where the test blames a cache. Who blames a right one has caught nothing.
+
+    Caches cannot be told apart by name: all come as one kind of maker.
+    """
+    torch.manual_seed(inputs[SEED])
+    blamed = sum(_verdict(answer, make) for make in RIGHT)
+    caught = _verdict(answer, broken(inputs["fault"]))
+    return {
+        "right caches that your test blames": blamed,
+        "the broken one that it blames (1: yes, 0: no)": 0 if blamed else caught,
+    }
+
+
+def _verdict(answer: Any, make: Any) -> int:
+    """What the test says, as 0 or 1; it sees a maker without a name."""
+    given = answer(lambda **sizes: make(**sizes))
+    if isinstance(given, torch.Tensor) and given.numel() == 1:
+        given = given.item()
+    if not isinstance(given, bool | np.bool_ | int):
+        raise ValueError(f"is_broken should give True or False; it gave {type(given).__name__}")
+    return int(bool(given))
+
+
+TESTS_GRADED = Exercise(
+    id="13.7",
+    title="The test that would have caught them",
+    notebook="13__capstone",
+    parts=tuple(Part(fault, 1) for fault in FAULTS),
+    cases=faulty_cases,
+    run=run_test,
+    expected=lambda inputs: {
+        "right caches that your test blames": Expected(np.array(0), kind="integer"),
+        "the broken one that it blames (1: yes, 0: no)": Expected(np.array(1), kind="integer"),
+    },
+    hints=(
+        tied(
+            "A right cache answers the same, however you ask: a text at once or token by token, "
+            "a new cache or one that was reset, texts exchanged before or after. Make two, compare "
+            "shapes first and then numbers.",
+            "blames_none", "only_at_once", "looks_at_rows_only", FAULTS[0], FAULTS[5],
+        ),
+        tied(
+            "Compare with room: (a - b).abs() > 0.03 * b.abs().amax(-1, keepdim=True) is a real "
+            "difference, less is rounding.",
+            "blames_all", "to_the_last_digit",
+        ),
+        tied(
+            "Reset in the middle of a group. Select with an order such as [1, 2, 0], in which row "
+            "0 is overwritten before it is copied.",
+            "never_resets", "one_text_only", "never_selects",             FAULTS[1], FAULTS[2],
+        ),
+        tied(
+            "Count the rows: min(n, window) and n // group. Make some tokens 1,000 times larger "
+            "than their neighbours.",
+            "never_counts", "all_alike", FAULTS[3], FAULTS[4],
+        ),
+    ),
+    misconceptions=TESTS,
+    seconds=30.0,
+)  # fmt: skip
