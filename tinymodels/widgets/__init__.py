@@ -8,6 +8,7 @@
     router_load.py    how many choices fall on each expert while a bias evens them out
     bill.py           a model on cards: what fits, what writing a token waits for
     rank_error.py     how much of a model's keys and values can be left out
+    tower.py          encoder and decoder: who runs at each moment of a request
     floors.py         V4.1's forty layers: who owns entries, who borrows whose
     ledger_table.py   every chapter's number: formula, measured, published
 
@@ -30,6 +31,7 @@ _HOMES = {
     "Bill": "bill",
     "RankError": "rank_error",
     "Floors": "floors",
+    "Tower": "tower",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",
