@@ -345,9 +345,9 @@ for keep in (1, 2, 6, 64):
 sieve(6)
 
 # %% [markdown]
-# With one block, the pinned one, nothing far is left and nothing is found. With two, 8
-# candidates for 8 places, nearly all is. With the 6 that it was trained with, layer 6
-# gets most of what it would get with all 64.
+# With one block, the pinned one, nothing far is left and nothing is found. Two blocks, 8
+# candidates for 8 places, are enough for the words. With the 6 that it was trained with,
+# layer 6 gets most of what it would get with all 64.
 #
 # The real sizes:
 #
@@ -502,8 +502,8 @@ plot.show(fig, alt="Nine curves that rise together; the three models cannot be t
 # size and on this task we cannot see a cost. That does not say that there is none: the
 # task needs one look back, so one set of entries and one good choice is enough. Where
 # several layers must look for *different* things, a borrower of a choice has to be
-# lucky. That is why V4.1 has four owners and not one, and a fresh choice every four
-# layers of the decoder.
+# lucky. Four owners, and in the decoder a fresh choice every four layers, leave room for
+# that.
 #
 # The whole tiny models, beside their bytes. (The cell reads the checkpoints that are
 # there.)
@@ -538,7 +538,8 @@ for preset in ("tiny_v1", "tiny_v3_2", "tiny_v4", "tiny_v4_1"):
 # crashes.
 #
 # Here is the fault, on a copy of the tiny V4.1 (20 lines; the course's model is left as
-# it is). Both read the same text, token by token, and we count words that are found.
+# it is). Both read a prompt of 200 tokens and go on token by token, and we count the
+# words that are found.
 
 # %%
 from tinymodels.stale_keys import with_stale_keys
@@ -584,7 +585,8 @@ for name, model in {"as it should be": tiny, "with the fault": broken}.items():
 fig, ax = plot.figure(6.4, 2.6)
 for (name, off_T), style in zip(off.items(), ("-", "o")):
     ax.plot(off_T.clamp(min=1e-16), style, label=name, markersize=3)
-ax.set(yscale="log", xlabel="token", title="one pass against token by token")
+ax.set(yscale="log", xlabel="token",
+       title="one pass against token by token: largest difference of a logit")
 ax.legend()
 first = int((off["with the fault"] > 1e-6).nonzero()[0])
 plot.show(fig, alt=f"The right model stays below 1e-12; the broken one is far above it "
@@ -639,10 +641,9 @@ print("the same logits:", same)
 # | what a layer cannot do | nothing | say what of a token is worth keeping |
 #
 # The last line is the price. A borrower can ask its own question; it cannot decide what
-# is there to be found. In the unshared form each layer could keep what *it* needed. The
-# report's case is that, trained so from the start, models do without. Ours did, on one
-# task. The bytes of an entry itself are still 8 bits a number. The next chapter halves
-# them.
+# is there to be found. In the unshared form each layer could keep what *it* needed. V4.1
+# was trained so from the start and does without; our tiny ones did, on one task. A number
+# of an entry still takes 8 bits. The next chapter halves that.
 #
 # ## Exercises
 #

@@ -135,13 +135,14 @@ def look(layer: int, sharing: str, row: str) -> View:
 def controls() -> tuple[Control, ...]:
     numbers = tuple(range(len(V4_1_FLASH)))
     return (
-        Control("layer", "layer", "range", numbers, tuple(map(str, numbers)), "of 0 to 39"),
+        Control("layer", "layer", "range", numbers, tuple(map(str, numbers)), "0 is the lowest"),
         Control(
             "sharing", "sharing", "select", tuple(SHARING), tuple(SHARING.values()),
             "only the first was built; the others show what it saves",
         ),
         Control(
-            "row", "numbers of a row", "select", tuple(ROWS), tuple(ROWS.values()), "chapter 11"
+            "row", "numbers of a row", "select", tuple(ROWS), tuple(ROWS.values()),
+            "FP4 comes in chapter 11",
         ),
     )  # fmt: skip
 
