@@ -47,7 +47,8 @@ def look(m: int, rule: str, token: int) -> View:
         number=str(len(told)),
         unit=f"{which} before token {token} {verb}",
         lines=(
-            f"Token {token} became another one: {caught}. From it on, {after} of {TOKENS - token} may.",
+            f"Token {token} became another one: {caught}. From it on, {after} of"
+            f" {TOKENS - token} do.",
             f"A group is read when {RULES[rule]}. {verdict}",
         ),
         alt=f"{TOKENS} tokens in groups of {m}. Token {token} was changed: {caught}.",
