@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 11 · FP4
 #
-# *75 minutes.* Few layers own far rows now, and each row serves many layers (chapter
-# 10). What is left is the row itself: 512 numbers. In bf16 they take 1,024 bytes. V4.1
+# *75 minutes.* Few layers own far rows now, and each row serves many layers
+# ([chapter 10](10__csa2.ipynb)). What is left is the row itself: 512 numbers. In bf16 they take 1,024 bytes. V4.1
 # keeps them in 288: **four bits a number, and one small scale for every sixteen**. With
 # that the course arrives at its 890.
 #

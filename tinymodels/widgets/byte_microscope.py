@@ -186,7 +186,7 @@ def _picture(view: View):
         colour = plot.LIGHT["accent" if here else kind]
         row.add_patch(Rectangle((x, y), 0.86, 0.86, color=colour, linewidth=0))
     lines = -(-chart["bytes"] // ACROSS)
-    row.set(xlim=(0, ACROSS), ylim=(lines, 0), aspect="equal")
+    row.set(xlim=(0, ACROSS), ylim=(lines, 0), aspect="equal", xticks=[], yticks=[])
     row.set_title(f"{chart['bytes']} bytes: codes, then scales", fontsize=9)
     row.axis("off")
     for i, mark in enumerate(chart["marks"]):
