@@ -53,8 +53,8 @@ class TurnedKeys:
 keys = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(0))
 pieces = TurnedKeys(6)
 pieces.append(keys[:, :3])
-print("rows that differ, in two pieces:")
-print((TurnedKeys(6).append(keys) - pieces.append(keys[:, 3:])).abs().amax((0, 2)) > 1e-5)
+difference = (TurnedKeys(6).append(keys) - pieces.append(keys[:, 3:])).abs()
+print("in two pieces, keys that differ:", (difference.amax((0, 2)) > 1e-5).tolist())
 
 
 # %% exercise_id="13.1" points=2 tags=["exercise"]
@@ -64,10 +64,10 @@ class MendedKeys(TurnedKeys):
     def append(self, key_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B S D"]:
         ### BEGIN SOLUTION
         start = 0 if self.kept_BSD is None else self.kept_BSD.shape[1]
-        position_T = torch.arange(start, start + key_BTD.shape[1])
-        turned_BTD = rotate(key_BTD, self.rope, position_T)
-        old = [] if self.kept_BSD is None else [self.kept_BSD]
-        self.kept_BSD = torch.cat([*old, turned_BTD], dim=1)
+        place_T = torch.arange(start, start + key_BTD.shape[1])
+        new_BTD = rotate(key_BTD, self.rope, place_T)
+        kept = [] if self.kept_BSD is None else [self.kept_BSD]
+        self.kept_BSD = torch.cat([*kept, new_BTD], dim=1)
         return self.kept_BSD
         ### END SOLUTION
 
@@ -208,7 +208,7 @@ class Window:
         self.size, self.kept_BSD = size, None
 
     def append(self, row_BTD):
-        """-> old and new rows [B, S, D], and which of them each new token sees [T, S]."""
+        """-> old and new rows [B, S, D], and which of them new tokens see [T, S]."""
         old = [] if self.kept_BSD is None else [self.kept_BSD]
         rows_BSD = torch.cat([*old, row_BTD], dim=1)
         S, T = rows_BSD.shape[1], row_BTD.shape[1]
@@ -230,13 +230,12 @@ class MendedWindow(Window):
         self, row_BTD: Float[Tensor, "B T D"]
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "T S"]]:
         ### BEGIN SOLUTION
-        old = [] if self.kept_BSD is None else [self.kept_BSD]
-        rows_BSD = torch.cat([*old, row_BTD], dim=1)
-        S, T = rows_BSD.shape[1], row_BTD.shape[1]
-        distance_TS = torch.arange(S - T, S)[:, None] - torch.arange(S)
-        visible_TS = (distance_TS >= 0) & (distance_TS < self.size)
-        self.kept_BSD = rows_BSD[:, -self.size :]
-        return rows_BSD, visible_TS
+        kept = row_BTD[:, :0] if self.kept_BSD is None else self.kept_BSD
+        all_BSD = torch.cat([kept, row_BTD], dim=1)
+        place_T = torch.arange(kept.shape[1], all_BSD.shape[1])
+        back_TS = place_T[:, None] - torch.arange(all_BSD.shape[1])
+        self.kept_BSD = all_BSD[:, -self.size :]
+        return all_BSD, (back_TS >= 0) & (back_TS < self.size)
         ### END SOLUTION
 
 
@@ -289,10 +288,10 @@ class MendedBits(EightBits):
         self, row_BTD: Float[Tensor, "B T D"]
     ) -> tuple[Int[Tensor, "B T D"], Float[Tensor, "B T N"]]:
         ### BEGIN SOLUTION
-        block_BTNb = row_BTD.unflatten(-1, (-1, self.block))
-        scale_BTN = block_BTNb.abs().amax(dim=-1) / 127
-        code_BTNb = (block_BTNb / scale_BTN[..., None]).round().to(torch.int8)
-        return code_BTNb.flatten(-2), scale_BTN
+        x_BTNb = row_BTD.unflatten(2, (-1, self.block))
+        scale_BTN = x_BTNb.abs().amax(dim=-1) / 127
+        code_BTNb = (x_BTNb / scale_BTN[..., None]).round().to(torch.int8)
+        return code_BTNb.flatten(2), scale_BTN
         ### END SOLUTION
 
 
