@@ -8,7 +8,7 @@
     python3 course.py reset STEM                      put an exercise notebook back as shipped
     python3 course.py doctor                          what this machine can run, in plain words
     python3 course.py notebooks                       rebuild the notebooks from sources/
-    python3 course.py site                            write the course as web pages
+    python3 course.py site [--out DIR]                write the course as web pages
 
 Every command first builds its own Python environment in .venv/, beside this file, if
 it is not there yet. Nothing is written outside this folder but pip's usual cache.
@@ -305,8 +305,6 @@ def main(arguments):
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
         raise Trouble(f"There is no command {command!r}; there are {', '.join(COMMANDS)}.")
-    if command == "site" and not (ROOT / "tools" / "site.py").exists():
-        raise Trouble("This version of the course does not write web pages yet.")
     ensure_environment()
     return hand_over([*COMMANDS[command], *rest])
 

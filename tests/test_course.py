@@ -327,8 +327,6 @@ def test_no_command_and_help(clone):
     assert result.returncode == 0 and "course.py lab [--no-browser]" in result.stdout
 
 
-def test_site_where_there_is_none(built):
-    assert "web pages" in refused(built.run("site"))
-    (built.root / "tools").mkdir()
-    (built.root / "tools" / "site.py").touch()
+def test_site_is_handed_over_with_its_folder(built):
     assert built.run("site").stdout == "-m tools site\n"
+    assert built.run("site", "--out", "pages").stdout == "-m tools site --out pages\n"

@@ -52,7 +52,7 @@ def test_all_says_why_it_skips(monkeypatch):
 
 @pytest.mark.parametrize("arguments, has_nbval", [
     (["tests/test_course.py"], False),
-    (["tests/test_course.py::test_site_where_there_is_none", "-x"], False),
+    (["tests/test_course.py::test_second_run_installs_nothing", "-x"], False),
     (["notebooks"], True),
     (["tests/conftest.py", "solutions"], True),
 ])

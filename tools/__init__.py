@@ -8,6 +8,7 @@
     python -m tools check                        staleness and lints, nothing is executed
     python -m tools back NOTEBOOK ...            edits made in JupyterLab -> the source
     python -m tools time [STEM ...]              CPU seconds against the budgets, nothing written
+    python -m tools site [--out DIR]             the course as web pages
 
 A source is jupytext's percent format. A cell starts with a header line:
 

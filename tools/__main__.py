@@ -1,4 +1,4 @@
-"""`python -m tools build | check | back | time`; see the package's docstring."""
+"""`python -m tools build | check | back | time | site`; see the package's docstring."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("check", help="staleness and lints; nothing is executed")
     one = commands.add_parser("back", help="bring edits made in JupyterLab back to the source")
     one.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", type=Path)
+    one = commands.add_parser("site", help="write the course as web pages")
+    one.add_argument("--out", type=Path, metavar="DIR", help="the folder of the pages; site/")
     one = commands.add_parser("time", help="CPU seconds of each notebook against its budget")
     one.add_argument("stems", nargs="*", metavar="STEM")
     return main
@@ -93,6 +95,15 @@ def run_back(root: Path, notebooks: list[Path]) -> int:
     return 0
 
 
+def run_site(root: Path, out: Path) -> int:
+    """Write the web pages and say where they are."""
+    from tools.site.write import write
+
+    pages = write(root, out)
+    print(f"{len(pages)} pages: open {out / 'index.html'}")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 done, 1 a check failed, 2 usage."""
     options = parser().parse_args(arguments)
@@ -104,6 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run_time(root, tuple(options.stems))
         if options.command == "check":
             return run_check(root)
+        if options.command == "site":
+            return run_site(root, options.out or root / "site")
         return run_back(root, options.notebooks)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)

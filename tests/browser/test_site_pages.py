@@ -1,0 +1,162 @@
+"""The web pages in Chromium, opened from a disk: two widths, both themes, search, live widgets."""
+
+import random
+
+import pytest
+from lab_driver import ROOT
+from test_widgets_in_lab import CONTRASTS
+
+from tinymodels.widgets import BytesExplorer, Ladder, explorer
+from tools.site.chapters import STEMS
+from tools.site.write import write
+
+PAGES = ["index.html", "docs/glossary.html"] + [
+    f"notebooks/{stem}.html" for stem in STEMS if (ROOT / "notebooks" / f"{stem}.ipynb").exists()
+]
+
+
+def pale(node):
+    """Words whose contrast with the ground behind them is under 4.5."""
+    return [found for found in node.evaluate(CONTRASTS) if found[1] < 4.5]
+
+
+# What sticks out of the window to the right, outside of what can be scrolled on its own.
+WIDE = """() => document.documentElement.scrollWidth > innerWidth
+  ? [...document.querySelectorAll("main *")]
+      .filter((node) => node.getBoundingClientRect().right > innerWidth + 1
+        && !node.closest("pre, .scroll"))
+      .map((node) => node.outerHTML.slice(0, 80)) : []"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("web") / "site"
+    write(ROOT, folder)
+    return folder
+
+
+def show(new_page, site, path, width=1400, dark=False):
+    page = new_page(width)
+    page.emulate_media(color_scheme="dark" if dark else "light")
+    page.goto((site / path).as_uri())
+    return page
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_legible_at_both_widths(new_page, site, pictures, path, dark):
+    page = show(new_page, site, path, dark=dark)
+    for width in (1400, 400):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_timeout(200)
+        assert page.evaluate(WIDE) == [], width
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), width
+        assert pale(page.locator("body")) == [], width
+        name = f"{path.replace('/', '_')}_{width}_{'dark' if dark else 'light'}.png"
+        page.screenshot(path=pictures / name)
+    broken = """() => [...document.images].filter((i) => i.loading !== "lazy" && !i.naturalWidth)
+                 .map((i) => i.src)"""
+    assert page.evaluate(broken) == []
+    assert page.complaints == []
+    print(f"\npictures in {pictures}")
+
+
+def test_the_checks_find_what_is_wrong(new_page, site):
+    page = show(new_page, site, "index.html", width=400)
+    page.evaluate("""() => {
+      document.querySelector("main p").style.color = "#aaaaaa";
+      document.querySelector("main h1").style.width = "900px";
+    }""")
+    assert len(pale(page.locator("body"))) == 1 and len(page.evaluate(WIDE)) >= 1
+
+
+def test_light_and_dark_by_keyboard_and_kept(new_page, site):
+    page = show(new_page, site, "index.html")
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.get_by_role("button", name="Dark").press("Enter")
+    assert page.evaluate(ground) == "rgb(17, 17, 17)"
+    page.reload()
+    assert page.evaluate(ground) == "rgb(17, 17, 17)"
+    assert page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
+
+
+def test_search_by_keyboard_leads_to_the_place(new_page, site):
+    page = show(new_page, site, "notebooks/00__start_here.html")
+    page.keyboard.press("/")
+    page.keyboard.type("square root dim")
+    page.locator("#found li").first.wait_for()
+    assert page.locator("#found mark").count() > 0
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/notebooks/01__attention.html#*")
+    page.get_by_label("Search").fill("xyzzy plugh")
+    page.get_by_text("Nothing has these words.").wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator("#found").is_hidden()
+    page.get_by_label("Search").fill("<img src=x onerror=alert(1)>")
+    page.wait_for_timeout(300)
+    assert page.complaints == []
+
+
+def test_the_ladder_moves_without_a_kernel(new_page, site):
+    page = show(new_page, site, "index.html")
+    widget = page.get_by_role("region", name="The ladder: from 389,120 bytes a token to 890")
+    for at, name in enumerate(["GQA", "latent", "FP8", "groups", "sharing", "FP4"], 1):
+        box = widget.get_by_label(name, exact=True)
+        if not box.is_checked():
+            box.press("Space")
+        view = Ladder(at).view
+        assert widget.locator(".kvc-number").inner_text() == view.number
+        assert widget.locator(".kvc-lines p").all_inner_texts() == list(view.lines)
+    widget.get_by_role("button", name="Reset").press("Enter")
+    assert widget.locator(".kvc-number").inner_text() == "389,120"
+    assert page.complaints == []
+
+
+def test_the_explorer_says_what_python_says(new_page, site):
+    page = show(new_page, site, "notebooks/01__attention.html")
+    widget = BytesExplorer()
+    draw = random.Random(7)
+    asked = []
+    for control in widget._controls:  # each control over its whole range, then at random
+        for value in control.values:
+            asked.append(({**widget.start, control.name: value}, control.name))
+    for _ in range(1500):
+        settings = {c.name: draw.choice(c.values) for c in widget._controls}
+        asked.append((settings, draw.choice([*settings, "reset"])))
+    told = page.evaluate(
+        "asked => asked.map(([settings, changed]) => kvcLive.explorer.look(settings, changed))",
+        [list(pair) for pair in asked],
+    )
+    for (settings, changed), answer in zip(asked, told):
+        settled = widget.settle(settings, changed)
+        view = explorer.look(explorer._shape(settled))
+        assert answer["settings"] == settled
+        for name in ("number", "unit", "alt", "say"):
+            assert answer["view"][name] == getattr(view, name), settings
+        assert tuple(answer["view"]["lines"]) == view.lines
+        for theirs, ours in zip(answer["view"]["chart"]["bars"], view.chart["bars"], strict=True):
+            assert theirs == {**ours, "end": pytest.approx(ours["end"], abs=1e-12)}
+        assert answer["view"]["chart"]["ticks"] == view.chart["ticks"]
+
+
+def test_the_explorer_moves_by_keyboard(new_page, site):
+    page = show(new_page, site, "notebooks/01__attention.html")
+    widget = page.get_by_role("region", name="Bytes explorer")
+    widget.get_by_label("layers", exact=True).press("Home")
+    expected = BytesExplorer()
+    expected.set(layers=1)
+    assert widget.locator(".kvc-number").inner_text() == expected.view.number == "4,096"
+    assert widget.get_by_role("img").get_attribute("aria-label") == expected.view.alt
+    widget.get_by_label("model", exact=True).select_option(label="Falcon 7B (MQA)")
+    assert widget.locator(".kvc-number").inner_text() == f"{2 * 32 * 64 * 2:,}"
+    assert page.complaints == []
+
+
+def test_without_scripts_the_still_pictures_are_there(browser, site):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "notebooks/01__attention.html").as_uri())
+    assert page.locator("figure.live > img").count() == 1
+    context.close()
