@@ -12,6 +12,7 @@ from tinymodels.published import get
 from tinymodels.transformer import Transformer
 
 CONFIG = get("deepseek-v4.1-flash").config
+WRITERS = [n for n in checkpoints.available() if n.startswith("tiny_v4_1-text")]
 TRAINED = [n for n in checkpoints.available() if n.startswith("tiny_v4_1-recall")]
 
 
@@ -109,6 +110,17 @@ def test_four_bits_hurt_more_near_than_far(name, seed):
     near8, near4, far8, far4 = (found[pair].kl for pair in pairs)
     assert near4 > 1.3 * far4 and near4 > 1.5 * near8 and far4 > 1.5 * far8
     assert all(effect.right > 0.9 for effect in found.values())
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("name", WRITERS)
+def test_on_text_four_bits_cost_loss_near_and_hardly_any_far(name, step):
+    model = checkpoints.load(name).requires_grad_(False)
+    texts = data.batch("text", 0, step, data.Stage(8, 256), held_out=True)
+    found = row_formats.effects(model, texts, [("FP4", "bf16"), ("bf16", "FP4")])
+    near, far = found["FP4", "bf16"], found["bf16", "FP4"]
+    assert near.kl > 4 * far.kl
+    assert near.more > 0.003 and abs(far.more) < 0.004
 
 
 @pytest.mark.parametrize("name", TRAINED)
