@@ -459,9 +459,10 @@ more = "asked" if last[here_BT].mean() > last[~here_BT].mean() else "elsewhere"
 predict("08-c", guess, answer=more)
 
 # %% [markdown]
-# In the last layers the sink gets several times as much where nothing is asked. It is
-# a small share all the same, and in layer 2 there is no clear difference. Does the
-# model need it?
+# In the last layer the sink gets several times as much where nothing is asked. It is a
+# small share all the same, and in layer 2 there is no clear difference. A model trained
+# from another seed agrees about its last layer (twice as much), and not about the one
+# before it. Does the model need its sinks?
 
 # %%
 from copy import deepcopy

@@ -33,7 +33,7 @@ def test_gates_pick_the_values_of_pairs(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_last_sinks_get_more_where_nothing_is_asked_and_are_not_needed(name):
+def test_the_last_sink_gets_more_where_nothing_is_asked_and_is_not_needed(name):
     model, sinks, plain = loaded(name), [], seen.softmax_with_sink
 
     def noting(scores, sink):
@@ -45,8 +45,7 @@ def test_the_last_sinks_get_more_where_nothing_is_asked_and_are_not_needed(name)
     with patch.object(seen, "softmax_with_sink", noting):
         right = (model(TEXTS.tokens).argmax(-1) == TEXTS.targets)[here].float().mean()
     assert len(sinks) == 7
-    for sink in sinks[-2:]:
-        assert sink[~here].mean() > 1.5 * sink[here].mean()
+    assert sinks[-1][~here].mean() > 1.8 * sinks[-1][here].mean()
     for layer in model.layers:
         layer.attention.sink.fill_(-1e9)
     without = (model(TEXTS.tokens).argmax(-1) == TEXTS.targets)[here].float().mean()
