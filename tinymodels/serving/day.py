@@ -143,8 +143,8 @@ def _request(line: str, where: str) -> Request:
         raise ValueError(f"{where}: hash_ids is {ids!r}; it must be a list of ids")
     if len(ids) < length // BLOCK or len(set(ids)) < len(ids):
         raise ValueError(
-            f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length // BLOCK} whole pieces "
-            f"of {BLOCK} tokens; each needs one of its own"
+            f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length // BLOCK} whole "
+            f"pieces of {BLOCK} tokens; each needs one of its own"
         )
     return Request(int(said["timestamp"]), length, int(said["output_length"]), tuple(ids))
 

@@ -127,7 +127,8 @@ class Engine:
         tokens that were replayed.
 
         Windows that are there after fewer pieces are worth going back to, where that runs no more
-        tokens than a replay: they are exact, a replay is not.
+        tokens than a replay: they are exact, a replay is not. Windows that a replay made are kept
+        like all others, and stay what they are.
         """
         count = len(pieces)
         if not self.has_windows:
@@ -144,6 +145,7 @@ class Engine:
             return self.step * alive, 0
         rows.lay(cache, pieces, self.step)
         ced.resume(self.model, self._tokens(text[: cache.length]), cache)
+        self._keep_windows(cache, text)
         return self.step * count, replay
 
     # ------------------------------------------------------------ after

@@ -109,9 +109,7 @@ class RowStore:
         os.replace(half, self.path(name))
         self._flush_folder()
         self._clock += 1
-        self._base.execute(
-            "INSERT INTO entries VALUES (?, ?, ?)", (name, len(data), self._clock)
-        )
+        self._base.execute("INSERT INTO entries VALUES (?, ?, ?)", (name, len(data), self._clock))
         self.lru.add(name, len(data))
         return True
 

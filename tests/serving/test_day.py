@@ -1,0 +1,115 @@
+"""Traces: what is found again within a budget, and files that are refused line by line."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinymodels.serving.day import BLOCK, Request, agents_day, load, replay, save
+
+made = st.lists(
+    st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(0, 511)), max_size=25
+)
+
+
+def trace_of(drawn):
+    """Texts of 0, 1, 2: an id is the whole text up to its piece, so equal ids mean equal text."""
+    found = []
+    for at, (text, rest) in enumerate(drawn):
+        ids = tuple("".join(map(str, text[: i + 1])) for i in range(len(text)))
+        length = BLOCK * len(text) + rest
+        found.append(Request(at, length, 3, ids + ("tail" + str(at),) * (rest > 0)))
+    return found
+
+
+def by_hand(trace, pieces):
+    """A list of names, oldest first, and nothing clever."""
+    held, hit = [], 0
+    for request in trace:
+        chain = request.hash_ids[: request.input_length // BLOCK]
+        have = 0
+        while have < len(chain) and chain[have] in held:
+            have += 1
+        hit += min(have * BLOCK, (request.input_length - 1) // BLOCK * BLOCK)
+        fit = max(have, min(len(chain), pieces))
+        for name in reversed(chain[:fit]):
+            if name in held:
+                held.remove(name)
+            held.append(name)
+        others = [name for name in held if name not in chain[:fit]]
+        held = others[max(0, len(held) - pieces) :] + [n for n in held if n in chain[:fit]]
+    return hit
+
+
+@settings(max_examples=150)
+@given(made, st.integers(0, 12))
+def test_hits_are_those_of_a_plain_list(drawn, pieces):
+    trace = trace_of(drawn)
+    day = replay(trace, 3.5, pieces * int(BLOCK * 3.5))
+    assert day.hit == by_hand(trace, pieces)
+    assert day.hit + day.miss == sum(r.input_length for r in trace)
+    assert day.output == 3 * len(trace)
+    assert day.most_held <= pieces * int(BLOCK * 3.5)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_more_room_never_finds_less_and_only_pieces_count(seed):
+    trace = agents_day(agents=5, hours=2, seed=seed)
+    days = [replay(trace, 890, pieces * BLOCK * 890) for pieces in (0, 16, 90, 300, 900, 10**6)]
+    hits = [day.hit for day in days]
+    assert hits == sorted(hits) and hits[0] == 0 and hits[-1] > 0.8 * (hits[-1] + days[-1].miss)
+    # Ten times the bytes in ten times the budget is the same day.
+    assert replay(trace, 8900, 90 * BLOCK * 8900).hit == days[2].hit
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_smaller_entry_finds_more_in_the_same_budget(seed):
+    trace = agents_day(agents=8, hours=3, seed=seed)
+    v3, v4, v4_1 = (replay(trace, rate, 3 * 10**8).hit_rate for rate in (70_272, 3514.25, 890))
+    assert v3 < 0.6 * v4 and v4 < v4_1 - 0.005
+
+
+def test_an_agent_sends_what_it_sent_before():
+    trace = agents_day(agents=3, hours=2, seed=4)
+    assert trace == agents_day(agents=3, hours=2, seed=4) != agents_day(3, 2, seed=5)
+    assert {r.hash_ids[:16] for r in trace} == {tuple(range(16))}
+    for r in trace:
+        assert len(r.hash_ids) == -(-r.input_length // BLOCK) == len(set(r.hash_ids))
+
+
+def test_files_go_and_come(tmp_path):
+    trace = agents_day(agents=2, hours=1, seed=0)
+    save(trace, tmp_path / "day.jsonl")
+    assert load(tmp_path / "day.jsonl") == trace
+
+
+RIGHT = {"timestamp": 5, "input_length": 1030, "output_length": 2, "hash_ids": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: no JSON"),
+        ("[1]", "list instead of an object"),
+        (json.dumps(RIGHT | {"timestamp": None}), "timestamp is None"),
+        (json.dumps(RIGHT | {"output_length": -1}), "output_length is -1"),
+        (json.dumps(RIGHT | {"input_length": 0}), "input_length is 0"),
+        (json.dumps(RIGHT | {"input_length": True}), "input_length is True"),
+        (json.dumps(RIGHT | {"hash_ids": 3}), "hash_ids is 3"),
+        (json.dumps(RIGHT | {"hash_ids": [1]}), "1 ids .1 different. for 2 whole"),
+        (json.dumps(RIGHT | {"hash_ids": [1, 1, 2]}), "3 ids .2 different"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(tmp_path, line, message):
+    (tmp_path / "t.jsonl").write_text(json.dumps(RIGHT) + "\n" + line + "\n")
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "t.jsonl")
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "t.jsonl").write_text("\n")
+    with pytest.raises(ValueError, match="holds no request"):
+        load(tmp_path / "t.jsonl")
+    with pytest.raises(ValueError, match="token_bytes"):
+        replay([], 0, 1)
