@@ -9,7 +9,8 @@ from grading.references.ch06 import turned
 
 def turned_keys(key_BTD) -> np.ndarray:
     """Key t turned to position t."""
-    return np.array([[turned(key, t) for t, key in enumerate(text)] for text in np.array(key_BTD)])
+    texts = np.asarray(key_BTD)
+    return np.array([[turned(key, t) for t, key in enumerate(text)] for text in texts])
 
 
 def pooled(x_BTD, size: int) -> np.ndarray:

@@ -125,8 +125,7 @@ class MendedPooled(Pooled):
     def reset(self) -> None:
         ### BEGIN SOLUTION
         self.entries = []
-        self.waiting = []
-        self.position = 0
+        self.waiting, self.position = [], 0
         ### END SOLUTION
 
 
@@ -182,7 +181,7 @@ class MendedBeams(Beams):
 
     def select(self, order_B: Int[Tensor, "B"]) -> None:
         ### BEGIN SOLUTION
-        self.rows_BSD = self.rows_BSD[order_B]
+        self.rows_BSD = torch.index_select(self.rows_BSD, 0, order_B)
         self.length_B = self.length_B[order_B]
         ### END SOLUTION
 
