@@ -61,6 +61,12 @@ def reference_candidates(score_BTS, visible_TS, block, keep):
     return candidate_blocks(score_BTS, visible_TS, block, keep)
 
 
+def reference_select(score_BTS, visible_TS, k):
+    from .attention.indexer import top_k
+
+    return top_k(score_BTS, visible_TS, k)
+
+
 @dataclass(frozen=True)
 class Parts:
     """One field a piece; the default is the reference."""
@@ -71,6 +77,7 @@ class Parts:
     block: Callable = reference_block
     absorb: Callable = reference_absorb
     candidates: Callable = reference_candidates
+    select: Callable = reference_select
 
     def own(self) -> tuple[str, ...]:
         """The names of the pieces that are not the reference."""

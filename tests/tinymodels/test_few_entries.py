@@ -142,3 +142,30 @@ def test_needles_are_found_with_a_trained_choice_and_not_without(name):
     assert right(few_entries.with_top_k(model, 4)) > 0.97
     for rule in ("newest", "random"):
         assert right(few_entries.with_indexer(model, rule)) < 0.3
+
+
+def test_two_layers_read_every_needle_even_alone():
+    """What the lesson says below its widget, of the text that the widget shows."""
+    from tinymodels.dice import Dice
+    from tinymodels.widgets.which_entries import record
+
+    model = checkpoints.load("tiny_v3_2-recall-seed0").requires_grad_(False)
+    looks = record(model, data.recall(Dice("widget", 0), 256, 40), (1, 24))
+    for of_k in looks.looks.values():
+        for one, needle in zip(of_k, looks.needles, strict=True):
+            assert one.right and all(needle in one.layers[i][0] for i in (2, 3))
+    assert max(one.layers[0][1] for one in looks.looks[24]) < 0.5
+
+
+def test_longer_texts_than_in_training_fail_with_every_entry_as_well():
+    from tinymodels.dice import Dice
+
+    model = checkpoints.load("tiny_v3_2-recall-seed0").requires_grad_(False)
+    made = [data.recall(Dice("long", i), 512, 48) for i in range(6)]
+    tokens = torch.tensor([text.tokens for text in made])
+    found = []
+    for k in (24, 512):
+        said = few_entries.with_top_k(model, k)(tokens).argmax(-1)
+        right = [said[b, at - 1] == tokens[b, at] for b, t in enumerate(made) for at in t.answers]
+        found.append(torch.stack(right).float().mean().item())
+    assert found[1] < 0.8 and abs(found[0] - found[1]) < 0.1

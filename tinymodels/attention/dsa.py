@@ -58,11 +58,12 @@ class Indexer(nn.Module):
 
 
 class DSA(MLA):
-    """MLA with an indexer in front."""
+    """MLA with an indexer in front. `parts.select`, where it is somebody's own, chooses."""
 
     def __init__(self, width: int, config: Config, parts: Parts, eps: float = 1e-6):
         super().__init__(width, config, parts, eps)
         self.indexer = Indexer(width, config)
+        self.select = parts.select if "select" in parts.own() else None
 
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         query, rows = self.project(x_BTX, step)
@@ -74,7 +75,7 @@ class DSA(MLA):
             query_BTID = cache.index.as_stored({"index": query_BTID})["index"]
         share = None if step.losses is None else self.share(query, rows, step)
         asked = Asked(query_BTID, weight_BTI, keys["index"])
-        found = search(asked, step, 1, self.config.indexer.top_k, share)
+        found = search(asked, step, 1, self.config.indexer.top_k, share, select=self.select)
         if share is not None:
             step = replace(step, losses=(*step.losses, found.loss))
         return self.read(query, rows, found.choice_BTk, step), step

@@ -139,6 +139,7 @@ def search(
     pool_BTS: Bool[Tensor, "B T S"] | by_kernel.Blocks | None = None,
     sieve: Candidates | None = None,
     sift: Callable | None = None,
+    select: Callable | None = None,
 ) -> Found:
     """Score all complete groups and choose the best k, for all queries of a step.
 
@@ -147,10 +148,11 @@ def search(
 
     share: if the indexer is to learn, how much attention really takes from the first so many
     entries, for a slice of queries. pool_BTS: choose inside it. sieve: make such a pool; sift:
-    with this function in place of `candidate_blocks`, which no kernel knows.
+    with this function in place of `candidate_blocks`, which no kernel knows. select: the same in
+    place of `top_k`.
     """
     (B, T, heads, _), S = asked.query_BTID.shape, asked.key_BSD.shape[1]
-    by_mask = sift is not None or isinstance(pool_BTS, Tensor)
+    by_mask = (sift or select) is not None or isinstance(pool_BTS, Tensor)
     if S and not by_mask and step.impl(*asked) == "triton":
         choice_BTk, pool = by_kernel.choose(asked, step, ratio, k, pool_BTS, sieve)
         return Found(choice_BTk, None, pool)
@@ -170,7 +172,7 @@ def search(
             pools.append(F.pad(kept_BTS, (0, S - entries)))
         if pool_BTS is not None:
             visible = visible & pool_BTS[:, block, :entries]
-        choice_BTk = top_k(score_BTS, visible, k)
+        choice_BTk = (select or top_k)(score_BTS, visible, k)
         choices.append(F.pad(choice_BTk, (0, k - choice_BTk.shape[-1]), value=-1))
     return Found(
         torch.cat(choices, dim=1),

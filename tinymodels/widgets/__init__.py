@@ -8,6 +8,7 @@
     router_load.py    how many choices fall on each expert while a bias evens them out
     bill.py           a model on cards: what fits, what writing a token waits for
     rank_error.py     how much of a model's keys and values can be left out
+    which_entries.py  what each layer of a V3.2 model reads for a question, and where its answer is
     tower.py          encoder and decoder: who runs at each moment of a request
     floors.py         V4.1's forty layers: who owns entries, who borrows whose
     ledger_table.py   every chapter's number: formula, measured, published
@@ -30,6 +31,7 @@ _HOMES = {
     "RouterLoad": "router_load",
     "Bill": "bill",
     "RankError": "rank_error",
+    "WhichEntries": "which_entries",
     "Floors": "floors",
     "Tower": "tower",
     "ledger_widget": "ledger_table",

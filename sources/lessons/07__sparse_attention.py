@@ -1,0 +1,760 @@
+# %% [markdown]
+# # 07 · Sparse attention
+#
+# *75 minutes.* With a latent a token leaves little behind
+# ([chapter 06](06__mla.ipynb)). But each new word still reads all of it: at 100,000
+# tokens, 100,000 rows in each of 61 layers. DeepSeek-V3.2 reads 2,048 of them. Which
+# 2,048? A cheap scorer says so. You build it here, train it to follow a real model's
+# attention, and find out what it saves. It does not save what most people think.
+#
+# **Objectives.** After this chapter you can
+#
+# - measure how concentrated a trained model's attention is, by layer and context,
+# - write the lightning indexer, train it to follow attention, and measure its hits,
+# - choose the best k with ties, with -1 and without a look into the future,
+# - find the k best without sorting them,
+# - say what a choice saves (reads), what it does not (bytes), and where it breaks,
+# - derive the number of this chapter:
+#
+# > **V3.2: 61 layers × (656 bytes of row + 132 bytes of index key) = 48,068**
+
+# %%
+import inspect
+from dataclasses import replace
+
+import torch
+from grading import predict
+from tinymodels import checkpoints, data, device, few_entries, ledger, low_rank
+from tinymodels.widgets import plot
+
+# %% [markdown]
+# ## A thousand entries, and a few that count
+#
+# A query's scores for 1,000 entries, drawn at random. Softmax makes weights of them.
+# How much of the weight do the best 20 have together?
+
+# %%
+sharp = 1.0
+
+draw = torch.Generator().manual_seed(1)
+scores = sharp * torch.randn(1000, generator=draw)
+weights = scores.softmax(-1)
+print(f"the best 20 of 1,000 carry {weights.topk(20).values.sum():.0%}")
+
+# %% [markdown]
+# Set `sharp` to 4 and run the cell again, then to 0.1. With sharp scores 980 entries
+# could be left out, and hardly anybody would notice. With flat ones they could not. So
+# first we ask a trained model: how sharp is it?
+#
+# ## How concentrated attention is
+#
+# The tiny V1 has read stories. We let it read held-out ones and look at the last 16
+# queries of each. The heads of a layer are taken together, because they will have to
+# share one choice.
+#
+# **Before you run the next cell:** in layer 1, how many percent of all attention lie on
+# the best 16 of 512 entries?
+
+# %% tags=["predict"]
+guess = ...
+predict("07-a", guess)
+
+# %%
+model = checkpoints.load("tiny_v1-text-seed0").requires_grad_(False)
+long = data.batch("text", 0, 0, data.Stage(4, 512), held_out=True).tokens
+sizes = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+shares = few_entries.concentration(model, long, sizes)
+
+fig, ax = plot.figure(6.4, 2.8)
+for i, line in enumerate(shares):
+    ax.plot(sizes, line, "o-", label=f"layer {i}")
+ax.axvline(16, color="black", linewidth=1)
+ax.set(xscale="log", xlabel="best k of 512 entries", ylim=(0, 1.03),
+       title="share of all attention")
+ax.set_xticks(sizes, sizes)
+ax.legend()
+best_16 = [f"{line[4]:.0%}" for line in shares]
+plot.show(fig, alt="The best 16 of 512 entries carry " + ", ".join(best_16) + " of the"
+          " attention in layers 0 to 3.")
+print("the best 16 of 512, by layer:", ", ".join(best_16))
+predict("07-a", guess, answer=round(100 * shares[1][4]), unit="%")
+
+# %% [markdown]
+# One layer looks at a handful of entries, another at nearly all of them a little. Is
+# that so in other models of the kind, and what does a longer context do?
+
+# %%
+for seed in (0, 1, 2):
+    other = checkpoints.load(f"tiny_v1-text-seed{seed}")
+    for context in (64, 128, 256, 512):
+        found = few_entries.concentration(other, long[:, :context], (16,))
+        line = "  ".join(f"{layer[0]:4.0%}" for layer in found)
+        print(f"seed {seed}, {context:3} entries: best 16 carry {line}  (layer 0 to 3)")
+
+# %% [markdown]
+# In all three models, layer 1 is sharp whatever the context, layer 0 is flat, and in
+# flat layers the share of the best 16 shrinks as the context grows.
+#
+# Flat does not mean that all of it is needed. Whoever takes a little of everything
+# takes mostly an average. The test is the loss.
+#
+# ## If we knew the best
+#
+# So let the model read k entries a query and no others, in every layer. Three rules:
+#
+# - **best**: those with most attention. To know them we compute all of it first. That
+#   saves nothing; it shows what could be had.
+# - **newest**: the last k.
+# - **random**: any k, drawn anew for each query.
+#
+# **Before you run the next cell:** 32 of up to 256 entries: which rule comes closest to
+# the whole model's loss, `"best"`, `"newest"` or `"random"`? And which is last?
+
+# %% tags=["predict"]
+guess = ...
+predict("07-b", guess)
+
+# %%
+from tinymodels.parts import Parts
+
+held = data.batch("text", 0, 0, data.Stage(4, 256), held_out=True)
+reads = (8, 16, 32, 64, 128, 256)
+
+
+def loss(seed, rule, k):
+    attention = few_entries.only(k, rule)
+    few = checkpoints.load(f"tiny_v1-text-seed{seed}", Parts(attention=attention))
+    return low_rank.quality(few.requires_grad_(False), held).loss
+
+
+losses = {
+    rule: [[loss(seed, rule, k) for k in reads] for seed in (0, 1, 2)]
+    for rule in few_entries.RULES
+}
+
+# %%
+fig, ax = plot.figure(6.4, 2.8)
+for rule, colour in zip(losses, plot.PALETTE):
+    for n, line in enumerate(losses[rule]):
+        name = None if n else rule
+        ax.plot(reads, line, "o-", color=colour, label=name, markersize=3)
+ax.set(xscale="log", xlabel="entries read a query",
+       title="loss on held-out text, 3 seeds")
+ax.set_xticks(reads, reads)
+ax.legend()
+plot.show(fig, alt="With the best entries the loss is flat from about 32 entries on;"
+          " with the newest it falls slowly; with random ones it is far higher.")
+for rule, lines in losses.items():
+    more = [line[2] - line[-1] for line in lines]
+    print(f"32 entries, {rule:6}: loss +{min(more):.2f} to +{max(more):.2f}")
+predict("07-b", guess, answer=min(losses, key=lambda rule: losses[rule][0][2]))
+
+# %% [markdown]
+# The best 32 of 256 are nearly as good as all. The newest 32 are much worse, and random
+# ones are hopeless. So an eighth of the reads would do, *if the right eighth is known*.
+#
+# But to know it, we read every key. What is needed is a second, much cheaper look.
+#
+# ## The lightning indexer
+#
+# V3.2 puts a small scorer in front of each layer's attention:
+#
+# > score(t, s) = sum over heads i of **weight**(t, i) × ReLU(**q**(t, i) · **k**(s))
+#
+# - One **index key** an entry, 128 numbers, shared by all 64 heads of the indexer. It
+#   is kept in the cache beside the row.
+# - Each head has a query, and a weight that depends on the token.
+# - No softmax and no values. The score has to put entries in order, no more. ReLU is
+#   what keeps heads apart: one that disagrees says nothing, instead of taking away what
+#   another has found.
+#
+# The course's own scores, in three lines:
+
+# %%
+from tinymodels.attention.indexer import divergence, index_scores, top_k
+
+print(inspect.getsource(index_scores))
+
+# %% [markdown]
+# How cheap is it? A query against one entry, in V3.2's sizes. The attention is absorbed
+# ([chapter 06](06__mla.ipynb)).
+
+# %%
+from tinymodels.published import get
+
+v32 = get("deepseek-v3.2").config
+a, index = v32.layers[0].attention, v32.layers[0].attention.indexer
+attend = 2 * a.heads * (2 * a.kv_rank + a.rope_dim)
+score = 2 * index.heads * index.dim
+print(f"attention: {a.heads} heads x ({a.kv_rank} + {a.rope_dim} + {a.kv_rank})"
+      f" multiply-adds = {attend:,} FLOPs")
+print(f"indexer:   {index.heads} heads x {index.dim} multiply-adds = {score:,} FLOPs,"
+      f" {attend / score:.0f} times less, and in 8 bits")
+
+# %% [markdown]
+# ## Teaching it to follow
+#
+# A scorer with random weights finds nothing. Its teacher is the attention itself. The
+# softmax of its scores should be the share that all heads together take from each
+# entry. How far it is from that is measured by a number called KL divergence: 0 if they
+# are the same. This is how V3.2 begins: the model is frozen and only the indexers learn
+# (its report calls this the dense warm-up).
+#
+# Here: layer 2 of the tiny V1, frozen, and a scorer of 4 heads with 16 numbers each.
+
+# %%
+from tinymodels.attention.dsa import Indexer
+from tinymodels.attention.mla import in_order
+from tinymodels.attention.seen import chosen
+from tinymodels.attention.weights import attention_weights
+from tinymodels.config import Indexer as Shape
+from tinymodels.presets import LATENT
+from tinymodels.step import Step
+
+LAYER, T, K = 2, 128, 16
+step, visible = Step(torch.zeros(1, T, dtype=torch.long)), in_order(T, T)
+
+
+def watch(number, held_out=False):
+    """What goes into the layer, and what its heads take from each entry."""
+    tokens = data.batch("text", 0, number, data.Stage(4, T), held_out).tokens
+    inputs = []
+    note = model.layers[LAYER].attention.register_forward_pre_hook(
+        lambda module, given: inputs.append(given[0])
+    )
+    share = attention_weights(model, tokens)[LAYER].mean(dim=1)
+    if not inputs:
+        model(tokens)
+    note.remove()
+    return inputs[0], share
+
+# %%
+torch.manual_seed(0)
+small = Shape(heads=4, dim=16, top_k=K, rope_dim=8)
+shape = replace(LATENT, q_rank=None, indexer=small)
+scorer = Indexer(64, shape)
+lessons, (exam_x, exam_share) = [watch(n) for n in range(15)], watch(0, held_out=True)
+
+
+def scores_of(x):
+    query, weight, rows = scorer.project(x, x, step)
+    return index_scores(query, weight, rows["index"])
+
+
+@torch.no_grad()
+def hits():
+    """Of the true best 16: how many it finds. And the attention its choice has."""
+    both = scores_of(exam_x), exam_share
+    mine, true = (chosen(top_k(s, visible, K), T) for s in both)
+    late = slice(64, T)  # queries that have at least 64 entries to choose from
+    right = (mine & true)[:, late].sum(-1) / K
+    served = [(exam_share * choice)[:, late].sum(-1).mean() for choice in (mine, true)]
+    return right.mean().item(), *(s.item() for s in served)
+
+# %% [markdown]
+# **Before you run the next cell:** after 60 steps of training, how many percent of the
+# true best 16 will it find, on texts it has not seen? (Guessing blindly would find
+# about 16 of 64 to 128: a sixth.)
+
+# %% tags=["predict"]
+guess = ...
+predict("07-c", guess)
+
+# %% tags=["nbval-ignore-output"]
+rule = torch.optim.Adam(scorer.parameters(), lr=1e-2)
+course = [(0, *hits())]
+for n in range(60):
+    x, share = lessons[n % len(lessons)]
+    distance = divergence(scores_of(x), share, visible).mean()
+    rule.zero_grad()
+    distance.backward()
+    rule.step()
+    if n % 6 == 5:
+        course.append((n + 1, *hits()))
+steps, right, served, most = zip(*course)
+
+fig, ax = plot.figure(6.4, 2.6)
+ax.plot(steps, right, "o-", label="of the true best 16, found")
+ax.plot(steps, served, "s-", label="attention on the chosen 16")
+ax.axhline(most[0], color="black", linewidth=1, label="attention on the true best 16")
+ax.set(xlabel="steps of training", ylim=(0, 1),
+       title="a scorer learns to follow layer 2")
+ax.legend()
+plot.show(fig, alt="Hits and attention on the chosen entries rise steeply in the first"
+          " 30 steps, and come near to what the true best have.")
+print(f"found {right[0]:.0%} before, {right[-1]:.0%} after; attention on its choice"
+      f" {served[-1]:.0%}, on the true best {most[0]:.0%}")
+predict("07-c", guess, answer=round(100 * right[-1]), unit="%")
+
+# %% [markdown]
+# It misses some of the true best, and still has nearly all of the attention that they
+# have: what it misses are mostly entries at the edge, which count little. Four heads of
+# 16 numbers are enough to *order* what four heads of attention will *mix*.
+#
+# V3.2 then goes on in a second stage. The model reads only what is chosen, and learns
+# to live with it; the indexer goes on following. The tiny V3.2 of this course was
+# trained with both at once from the first step (`Transformer.with_losses`). Nothing
+# flows from the model's loss into the indexer, and nothing back.
+#
+# ## Choosing: order hides, ties, and -1
+#
+# A choice must be the same for everyone, each time: whoever reads a prompt at once and
+# whoever writes it word by word has to choose alike. Three corners.
+#
+# **What is hidden goes first.** A query may not see later tokens. Mask before choosing:
+
+# %%
+wish = torch.tensor([[[0.2, 0.9, 0.1, 0.8, 0.7, 0.6]]])
+seen = torch.tensor([[True, True, True, False, False, False]])
+
+
+def too_late(wish_T):
+    """Chooses first, and masks what was chosen."""
+    best = wish_T.topk(2).indices
+    return torch.where(seen[0, best], best, -1).tolist()
+
+
+print("masked first:", top_k(wish, seen, 2)[0, 0].tolist())
+print("chosen first, then masked:", too_late(wish[0, 0]))
+wish[..., 3:] = 0.0
+print("the same, when tokens 3 to 5 turn out otherwise:", too_late(wish[0, 0]))
+
+# %% [markdown]
+# Whoever chooses first loses places to tokens that may not be read. Here one of two
+# places was lost, and when only *later* tokens change, what is read changes: the future
+# is hidden, and still has its say. Written word by word, the same text would be read
+# differently.
+#
+# **Equal scores.** ReLU makes zeros, and zeros are equal. `torch.topk` leaves open
+# which of the equal ones it takes; on another chip it may take others. The rule of this
+# course, everywhere: the lowest index wins.
+
+# %%
+tied = torch.tensor([[[0.0, 0.5, 0.0, 0.0, 0.5, 0.0]]])
+everything = torch.ones(1, 6, dtype=torch.bool)
+best = top_k(tied, everything, 4)[0, 0]
+print("best 4 of", tied[0, 0].tolist(), "are", best.tolist())
+
+# %%
+draw = torch.Generator().manual_seed(2)
+for heads in (1, 2, 4, 8, 16, 64):
+    q = torch.randn(1, 200, heads, 16, generator=draw)
+    w = torch.randn(1, 200, heads, generator=draw)
+    k = torch.randn(1, 300, 16, generator=draw)
+    silent = (index_scores(q, w, k) == 0).float().mean()
+    print(f"{heads:2} heads: {silent:6.2%} of random scores are exactly 0")
+
+# %% [markdown]
+# A score is 0 where no head says anything, half as often with each head more. With 64
+# heads it hardly happens; tiny models see it often.
+#
+# **Fewer than k.** The fifth token has five entries to read, not 2,048. Its list is
+# filled with -1, which means *nothing here*, and is skipped when reading.
+
+# %%
+whole = torch.ones(4, 4, dtype=torch.bool).tril()
+print(top_k(torch.zeros(1, 4, 4), whole, 3)[0])
+
+# %% [markdown]
+# Exercise 07.2 is this function with all its corners.
+#
+# ## A threshold instead of sorting
+#
+# To sort 131,072 scores takes many passes over all of them. But nobody needs the order.
+# It is enough to know where to cut: the k-th largest score. One can guess it, bit by
+# bit, and only count. A float's bits, read as a whole number, rise with the float
+# (where it is positive). So the highest bit is settled first, then the next.
+
+# %%
+draw = torch.Generator().manual_seed(3)
+marks = torch.rand(1000, generator=draw)
+keys = marks.view(torch.int32)
+k, threshold, trail = 100, 0, []
+for bit in range(30, -1, -1):
+    tried = threshold | (1 << bit)
+    reach = int((keys >= tried).sum())
+    if reach >= k:
+        threshold = tried
+    value = torch.tensor(tried, dtype=torch.int32).view(torch.float32).item()
+    trail.append((bit, value, reach, reach >= k))
+for bit, value, reach, kept in trail[:14]:
+    print(f"bit {bit:2}: do {k} scores reach {value:.6g}? {reach:4} do;"
+          f" {'kept' if kept else 'dropped'}")
+found = torch.tensor(threshold, dtype=torch.int32).view(torch.float32).item()
+print(f"after {len(trail)} bits: {found:.6f}, by sorting"
+      f" {marks.sort(descending=True).values[k - 1]:.6f}")
+
+# %%
+fig, ax = plot.figure(6.4, 2.4)
+shown = [(n, value) for n, (_, value, _, _) in enumerate(trail) if value < 2]
+ax.plot(*zip(*shown), "o-", label="candidate")
+ax.axhline(found, color="black", linewidth=1, label="the 100th largest of 1,000")
+ax.set(xlabel="bits settled", ylim=(0, 1.1), title="guessing the threshold")
+ax.legend()
+plot.show(fig, alt=f"The candidates close in on {found:.3f} within about ten bits.")
+
+# %% [markdown]
+# The course's kernel settles two bits in each pass: 16 passes, and one more to write
+# down what was chosen. Of entries that are just equal to the threshold it takes as many
+# as are missing, from the front. Here it runs, in Triton's interpreter where there is no
+# GPU, beside its twin that sorts, and its reads are counted:
+
+# %%
+from kernels import backend, bounds, indexer_scores, select_topk, sparse_attention
+
+here, impl = device.pick(), "triton" if backend.current().runs_triton else "torch"
+draw = torch.Generator().manual_seed(4)
+marks = torch.randn(2, 1, 1003, generator=draw).relu().to(here)  # many ties at 0
+with bounds.counting() as counts:
+    mine = select_topk(marks, 600, impl=impl)
+print("same as by sorting:", torch.equal(mine, select_topk(marks, 600, impl="torch")))
+said = select_topk.traffic(batch=2, tokens=1, entries=1003, k=600)
+print(f"formula: {said['bytes_read']:,} bytes read = 2 texts x 17 passes x 1,003 x 4")
+if backend.current().name == "interpret":
+    print(f"counted: {counts.bytes_read:,} bytes read")
+
+# %% [markdown]
+# ## Reads against bytes
+#
+# Now the sum. V3 keeps 576 numbers a token in each of 61 layers: 70,272 bytes. V3.2 is
+# the same model with a choice of 2,048 entries.
+#
+# **Before you run the next cell:** with 2 bytes a number as before, how many bytes a
+# token does V3.2 keep?
+
+# %% tags=["predict"]
+guess = ...
+predict("07-d", guess)
+
+# %%
+v3_bytes, in_bf16 = ledger.rate("deepseek-v3"), ledger.rate("deepseek-v3.2", row="bf16")
+print(f"V3:             61 x (512 + 64) x 2       = {v3_bytes:,}")
+print(f"V3.2 in bf16:   61 x (512 + 64 + 128) x 2 = {in_bf16:,}")
+predict("07-d", guess, answer=in_bf16, unit="bytes")
+
+# %% [markdown]
+# **More, not less.** What is not chosen now may be chosen by the next query. So every
+# row stays, and an index key comes on top. The next cell counts what lies in the
+# storage of the tiny V3.2, with a k of 1, 24 and 240:
+
+# %%
+from tinymodels.cache import allocate
+from tinymodels.presets import tiny_v3_2
+
+
+def choosing(config, k):
+    def narrower(layer):
+        a = layer.attention
+        return replace(layer, attention=replace(a, indexer=replace(a.indexer, top_k=k)))
+
+    return config.with_(layers=tuple(narrower(layer) for layer in config.layers))
+
+
+for k in (1, 24, 240):
+    config = choosing(tiny_v3_2(), k)
+    measured = allocate(config, tokens=100).bytes()["total"] / 100
+    print(f"k = {k:3}: {measured:g} bytes a token measured;"
+          f" ledger {ledger.rate(config)}")
+
+# %% [markdown]
+# And yet V3.2's published number is 48,068, less than V3's. That is the work of smaller
+# numbers, not of the choice. Its rows are kept in FP8, 8 bits a number
+# ([chapter 05](05__the_bill.ipynb) met the formats):
+
+# %%
+per_layer = ledger.per_layer("deepseek-v3.2", tokens=1)[0]
+print(f"row: 512 in FP8 + 4 scales of 4 bytes + 64 in bf16 = {512 + 4 * 4 + 64 * 2};"
+      f" ledger {per_layer['main']}")
+print(f"index key: 128 in FP8 + 1 scale of 4 bytes = {128 + 4};"
+      f" ledger {per_layer['index']}")
+published = get("deepseek-v3.2").rate
+print(f"the index key adds {in_bf16 / v3_bytes - 1:.0%};"
+      f" FP8 takes {1 - ledger.rate('deepseek-v3.2') / in_bf16:.0%} away")
+print(f"61 x (656 + 132) = {ledger.rate('deepseek-v3.2'):,};"
+      f" published {published.value:,} [{published.status}]")
+
+# %% [markdown]
+# So there are two ideas in 48,068, as there were two in 93.3 %. The choice *adds* 22 %
+# to the bytes. FP8 takes 44 % away.
+#
+# What the choice saves is reading. For one new token at context n, a layer of V3 reads
+# n rows. V3.2 reads n index keys and 2,048 rows.
+#
+# **Before you run the next cell:** at 131,072 tokens and in bf16, how many percent of
+# V3's bytes does V3.2 read?
+
+# %% tags=["predict"]
+guess = ...
+predict("07-e", guess)
+
+# %%
+def read_bytes(config, context, row, key):
+    """Of one new token, over all layers: every index key, and the chosen rows."""
+    chosen_rows = min(context, config.layers[0].attention.indexer.top_k)
+    return len(config) * (context * key + chosen_rows * row)
+
+
+contexts = [2**n for n in range(9, 21)]
+curves = {
+    "V3, bf16": [n * v3_bytes for n in contexts],
+    "V3.2, bf16": [read_bytes(v32, n, 1152, 256) for n in contexts],
+    "V3.2, FP8": [read_bytes(v32, n, 656, 132) for n in contexts],
+}
+fig, ax = plot.figure(6.4, 2.8)
+for name, line in curves.items():
+    ax.plot(contexts, line, "o-", label=name, markersize=3)
+ax.axvline(2048, color="black", linewidth=1)
+ax.set(xscale="log", yscale="log", xlabel="context (line: 2,048)",
+       title="bytes read for one new token")
+ax.legend()
+plot.show(fig, alt="Up to 2,048 tokens V3.2 in bf16 reads a little more than V3;"
+          " beyond, its curve bends and ends at about a quarter; in FP8 it is lower.")
+ratio = read_bytes(v32, 131_072, 1152, 256) / (131_072 * v3_bytes)
+predict("07-e", guess, answer=round(100 * ratio), unit="%")
+
+# %%
+for n in (1_000, 2_048, 8_192, 131_072, 1_048_576):
+    bf16 = read_bytes(v32, n, 1152, 256) / (n * v3_bytes)
+    fp8 = read_bytes(v32, n, 656, 132) / (n * v3_bytes)
+    print(f"{n:9,} tokens: {bf16:4.0%} of V3's bytes in bf16, {fp8:4.0%} in FP8")
+least = next(
+    n for n in range(1, 10_000) if read_bytes(v32, n, 1152, 256) < n * v3_bytes
+)
+print(f"in bf16 V3.2 reads less than V3 from {least:,} tokens on")
+
+# %% [markdown]
+# Most of what is left to read are the index keys: **all** of them, for each new token.
+# The line bends and goes on rising. A choice makes the reads cheaper by a factor, not
+# independent of the context; chapters 08 and 10 go on from there. The same with
+# arithmetic, all of a model's FLOPs for one new token:
+
+# %%
+for name in ("deepseek-v3", "deepseek-v3.2"):
+    low, high = (ledger.decode_flops(name, n) for n in (4096, 131_072))
+    print(f"{name:13} {low / 1e9:5.1f} GFLOP-equivalents at 4,096 tokens,"
+          f" {high / 1e9:5.1f} at 131,072")
+
+# %% [markdown]
+# (A FLOP in FP8 counts half of one in bf16 there; `tinymodels/ledger/flops.py` says
+# what runs in which format.)
+#
+# ## Three kernels in a row
+#
+# A decode step of V3.2's attention is three kernels: **score** every key, **select** the
+# best k, **gather** their rows and attend. The last one needs no copy of the chosen
+# rows. An index becomes an address; each row is fetched from where it lies.
+
+# %%
+draw = torch.Generator().manual_seed(5)
+B, S, H, k = 2, 333, 6, 24
+sizes = dict(q=(B, 1, 3, 24), w=(B, 1, 3), key=(B, S, 24),
+             query=(B, 1, H, 46), row=(B, S, 46))
+t = {name: torch.randn(size, generator=draw).to(here) for name, size in sizes.items()}
+
+
+def decode(impl):
+    marks = indexer_scores(t["q"], t["w"], t["key"], impl=impl)
+    list_BTk = select_topk(marks, k, impl=impl)
+    return sparse_attention(t["query"], t["row"], list_BTk, value_dim=40, impl=impl)
+
+
+with bounds.counting() as counts:
+    got = decode(impl)
+print("same as in plain torch:", torch.allclose(got, decode("torch"), atol=1e-5))
+if backend.current().name == "interpret":
+    rows = counts["entry"].bytes_loaded
+    print(f"rows read: {rows:,} bytes = {B} texts x {k} rows x 46 numbers x 4;"
+          f" {B * S * 46 * 4:,} lie there")
+
+# %% [markdown]
+# Only the chosen rows were touched: the interpreter counts each load. In exercise 07.5
+# you write the two lines that turn a list into addresses.
+#
+# And at V3.2's real sizes, by the kernels' formulas, for one new token and one layer:
+
+# %%
+parts = {
+    "score": indexer_scores.traffic(tokens=1, entries=131_072, heads=64, dim=128),
+    "select": select_topk.traffic(tokens=1, entries=131_072, k=2048),
+    "gather": sparse_attention.traffic(tokens=1, heads=128, block=128,
+                                       chosen=2048, head_dim=576, value_dim=512),
+    "V3, all rows": {"bytes_read": 131_072 * 1152},
+}
+for name, moved in parts.items():
+    print(f"{name:12} reads {plot.bytes_short(moved['bytes_read'])}")
+
+# %% [markdown]
+# ## Where it breaks
+#
+# A needle that is not chosen does not exist. The tiny V3.2 was trained on recall: up to
+# 48 pairs of words in 256 tokens of noise, then questions. It reads 24 entries a layer.
+# We let it read fewer or more, and beside it the same model with a blind rule in place
+# of its indexers.
+#
+# **Before you run the next cell:** with 4 of up to 256 entries, chosen by its own
+# indexers, how many percent of the answers will it still find?
+
+# %% tags=["predict"]
+guess = ...
+predict("07-f", guess)
+
+# %%
+sparse = checkpoints.load("tiny_v3_2-recall-seed0").requires_grad_(False)
+needles = data.batch("recall", 0, 0, data.Stage(8, 256), held_out=True)
+models = {"its indexers": sparse} | {
+    rule: few_entries.with_indexer(sparse, rule) for rule in ("newest", "random")
+}
+reads = (1, 2, 4, 8, 24, 96, 192, 256)
+found = {
+    name: [low_rank.quality(few_entries.with_top_k(m, k), needles).right for k in reads]
+    for name, m in models.items()
+}
+fig, ax = plot.figure(6.4, 2.8)
+for name, line in found.items():
+    ax.plot(reads, line, "o-", label=name)
+ax.set(xscale="log", xlabel="entries read a query", ylim=(0, 1.05),
+       title="needles found, of up to 256 tokens")
+ax.set_xticks(reads, reads)
+ax.legend()
+plot.show(fig, alt="With its indexers the model finds all needles from 2 entries on;"
+          " with a blind rule it finds them only when nearly everything is read.")
+predict("07-f", guess, answer=round(100 * found["its indexers"][2]), unit="%")
+
+# %%
+for name, line in found.items():
+    print(f"{name:12}", "  ".join(f"{k}: {right:.1%}" for k, right in zip(reads, line)))
+print("one entry in a single layer, 24 in the others:")
+for i in range(5):
+    thin = few_entries.with_top_k(sparse, 1, layers=[i])
+    print(f"  layer {i}: {low_rank.quality(thin, needles).right:.1%}")
+
+# %% [markdown]
+# Two entries are enough here, and even one nearly is. A question of this game has *one*
+# answer, in *one* place. All of it hangs on the indexer: without a trained one, 24
+# entries find next to nothing, and it takes nearly all 256 to make up for it.
+#
+# So k breaks where a query needs many entries at once. In stories the loss rose below
+# 32. And the heads share one list: what only one of them wants has to get past the
+# others. Is the choice also what fails in texts longer than those of training?
+
+# %%
+from tinymodels.dice import Dice
+
+for length in (256, 512):
+    made = [data.recall(Dice("long", i), length, 48) for i in range(8)]
+    tokens = torch.tensor([text.tokens for text in made])
+    line = []
+    for k in (2, 24, length):
+        said = few_entries.with_top_k(sparse, k)(tokens).argmax(-1)
+        right = [said[b, at - 1] == tokens[b, at]
+                 for b, text in enumerate(made) for at in text.answers]
+        line.append(f"k = {k}: {torch.stack(right).float().mean():.0%}")
+    print(f"{length} tokens:  ", "  ".join(line))
+
+# %% [markdown]
+# Trained on 256 tokens, it loses many needles among 512. But so it does when it reads
+# *everything*. To blame the choice one has to look at k = all first.
+#
+# ## Which entries a query reads
+#
+# One recall text, question by question. A strip for each layer: what is marked is read.
+# The needle's own entry stands out. At the right, the part of the layer's attention
+# that lies on what it reads.
+
+# %%
+from tinymodels.widgets.which_entries import WhichEntries, record
+
+text = data.recall(Dice("widget", 0), 256, 40)
+WhichEntries(record(sparse, text), question=3, k=24)
+
+# %% [markdown]
+# Go through the questions, then bring k down to 1. Which layers read the needle, and
+# which read something else?
+#
+# Layers 2 and 3 read it for every question of this text, even when they may read no
+# more than one entry. In layer 0 the list leaves out most of the attention, and it does
+# no harm: flat attention, as in the V1 above.
+#
+# ## Your own choice
+#
+# Have you solved exercise 07.2? Then `my_parts()` finds your function; otherwise the
+# course's takes its place.
+
+# %% tags=["nbval-ignore-output"]
+from grading import my_parts
+
+parts = my_parts()
+
+# %% [markdown]
+# It runs in the trained V3.2, in each layer, and looks for needles:
+
+# %%
+mine = checkpoints.load("tiny_v3_2-recall-seed0", replace(Parts(), select=parts.select))
+mine.requires_grad_(False)
+same = torch.allclose(mine(needles.tokens), sparse(needles.tokens), atol=1e-4)
+print(f"needles found: {low_rank.quality(mine, needles).right:.1%};"
+      f" the same logits: {same}")
+
+# %% [markdown]
+# ## What it costs
+#
+# The tiny V3 and the tiny V3.2 learned the same task with the same data. V3.2 has its
+# indexers to train as well. (The cell reads the checkpoints that are there.)
+
+# %% tags=["nbval-ignore-output"]
+def trained(preset, seed):
+    name = f"{preset}-recall-seed{seed}"
+    if name not in checkpoints.available():
+        return "not trained yet"
+    about = checkpoints.describe(name)
+    pairs = about["measured"]["recall"]["pairs"]["48"]
+    return f"{pairs:.1%} of 48 pairs, {about['cpu_seconds']:.0f} s of training"
+
+
+for preset in ("tiny_v3", "tiny_v3_2"):
+    rate = ledger.rate(checkpoints.preset(preset))
+    for seed in (0, 1, 2):
+        print(f"{preset:9} {rate:g} bytes, seed {seed}: {trained(preset, seed)}")
+
+# %% [markdown]
+# | | V3 | V3.2 |
+# |---|---|---|
+# | kept, a token and layer, bf16 | 1,152 | 1,152 + 256 |
+# | kept, as released | 1,152 | 656 + 132 (FP8) |
+# | bytes a token | 70,272 | 85,888 in bf16, **48,068** in FP8 |
+# | rows read for a new token | all | 2,048 |
+# | index keys read for it | none | all |
+# | new matrices | none | the indexer's queries, keys, weights |
+# | what can go wrong | nothing new | what is not chosen is not there |
+#
+# Reading is cheaper, and every token still leaves a row in every layer. The next
+# chapter lets four tokens share one.
+#
+# ## Exercises
+#
+# [Exercises 07](../exercises/07__sparse_attention.ipynb): the scorer, the choice, reads
+# against bytes, the threshold, and two lines of the kernel. About 100 minutes.
+#
+# What did you misjudge in this chapter?
+
+# %% tags=["nbval-ignore-output"]
+predict("07")
+
+# %% [markdown]
+# ## The ledger
+
+# %%
+from tinymodels.widgets import ledger_widget
+
+ledger_widget(through="07")
+
+# %% [markdown]
+# ## Sources
+#
+# - Sparse attention, the lightning indexer and its two stages of training:
+#   DeepSeek-V3.2's report, [arXiv 2512.02556](https://arxiv.org/abs/2512.02556),
+#   section 2.1, and the released inference code (656 and 132 bytes, k = 2,048).
+# - 48,068 is read off a chart (status R) and is the sum of the released layout; 85,888
+#   and 70,272 are arithmetic on the released configurations (status D).
+# - Choosing by bits: a radix select, known from sorting by digits; Knuth, *The Art of
+#   Computer Programming*, volume 3.
