@@ -68,7 +68,8 @@ POOL = (
     ),
     Misconception(
         "no_bias",
-        "The gates' bias is missing.",
+        "The gates' bias is missing, or it is the same for all tokens of a group: then the "
+        "softmax drops it.",
         answer(biased=lambda gate, bias: gate),
     ),
     Misconception(

@@ -85,8 +85,9 @@ check("08.2", pool_groups)
 # - Of the m tokens of group j − 1 it takes the **first** D numbers,
 # - of its own m tokens the **last** D.
 #
-# One softmax over all 2 m rows. Group 0 has no group before it: there are only its own
-# m rows. The bias is that of a token's place in its own group, added to all of its C
+# The first token stands at position 0. One softmax over all 2 m rows. Group 0 has no
+# group before it: there are only its own m rows. Tokens of a group that is not complete
+# have no entry yet. The bias is that of a token's place in its own group, added to all of its C
 # numbers.
 
 

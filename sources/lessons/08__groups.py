@@ -4,7 +4,9 @@
 # *75 minutes.* Until now every token left a row of its own in every layer. V3.2 reads
 # few of them, but it *keeps* them all. V4 keeps less: several tokens are pooled to
 # **one** entry. An entry lies in the cache just as a row does, only it stands for a
-# group. From here on *row* is a token's, *entry* is a group's.
+# group. From here on *row* is a token's, *entry* is a group's. You build the pooling,
+# the rule of who may read, and the softmax over near and far; chapters 09 to 11 go on
+# from these entries.
 #
 # A group has a difficulty that a token never had: it takes time to be complete.
 #
@@ -56,7 +58,8 @@ print(f"{len(words)} tokens: {entries} entries, {waiting} tokens wait")
 # entry[d] = sum over the group of softmax(gate)[d] × value[d]
 #
 # The softmax runs over the tokens of the group, not over channels. Values and gates are
-# made of the stream by one matrix each. Here is the whole of it:
+# made of the stream by one matrix each. (V4 also adds a learned number to each gate, by
+# the token's place in its group: the *position bias*.) Here is the pooling itself:
 
 # %%
 print(inspect.getsource(leak.pool))
@@ -76,7 +79,7 @@ print("entry:", leak.pool(value, gate, 4)[0].round(decimals=2).tolist())
 #
 # Do trained gates use this? The tiny V4 has learned recall: pairs of words stand in
 # noise, and later it is asked for them. Its layer 3 pools 16 tokens. Here are the
-# gates of one group, caught while the model reads.
+# gates of one group, caught while the model reads, with the position bias added.
 
 # %%
 model = checkpoints.load("tiny_v4-recall-seed0").requires_grad_(False)
@@ -125,7 +128,7 @@ for name, sort in sorts.items():
 # When may an entry be read? A model is trained on whole texts: all entries are computed
 # at once, complete ones, and a mask says who sees what. Suppose the mask says: *a group
 # that has started may be read*. It looks harmless. Each query still reads groups up to
-# its own, none behind it.
+# its own, none after it.
 #
 # Here is a small attention to groups alone, and three rules.
 
@@ -199,9 +202,10 @@ for mask in (seen.complete_groups, started_groups):
 
 # %% [markdown]
 # Group 6 holds tokens 96 to 111, and under the wrong mask its first tokens know of
-# token 100. A model that is *trained* so learns to peek: its loss looks splendid. When
-# it writes, the later tokens do not exist yet, the group cannot be there, and the skill
-# is gone. So the second test is: token by token must give the same as all at once.
+# token 100. A model that is *trained* so can learn to peek, and its loss then looks
+# better than it is. When it writes, the later tokens do not exist yet, the group cannot
+# be whole, and what was learned of peeking is of no use. So the second test is: token
+# by token must give the same as all at once.
 
 # %%
 def token_by_token(model, tokens):
@@ -215,7 +219,7 @@ for mask in (seen.complete_groups, started_groups):
     with patch.object(seen, "complete_groups", mask):
         gap = (model(short) - token_by_token(model, short)).abs().max().item()
     print(f"{mask.__name__:16} all at once and one by one agree to 1e-9: {gap < 1e-9}")
-model.float();
+model = model.float()
 
 # %% [markdown]
 # You write the rule in exercise 08.1 and plain pooling in 08.2.
@@ -247,10 +251,10 @@ for window in (32, 64, 127, 128):
 #
 # ## Overlap: eight rows, one entry for four
 #
-# A cut between groups can fall in the middle of a thing: `[... the lamp] [has Ada ...]`
-# Neither entry then holds all of it. V4's finer groups (**CSA**, compressed sparse
-# attention, m = 4) overlap, so that each entry pools *eight* tokens and there is still
-# one entry for every four.
+# A cut between groups can fall in the middle of a thing: `[... the lamp] [has Ada
+# ...]`. Neither entry then holds all of it. V4's finer groups (**CSA**, compressed
+# sparse attention, m = 4) overlap, so that each entry pools *eight* tokens and there is
+# still one entry for every four.
 #
 # Every token has two values and two gates: one for the group it is in, one for the
 # *next* group. Entry j pools, in one softmax over 8 rows,
@@ -303,8 +307,7 @@ print("entry 5 pools tokens", pooled)
 predict("08-b", guess, answer=pooled[0])
 
 # %% [markdown]
-# A wide row for every entry, and 8 tokens in each. Yet no more bytes: 7 entries for 28
-# tokens.
+# Eight tokens in every entry but the first. Yet no more bytes: 7 entries for 28 tokens.
 #
 # **The first group** has nothing before it. Half of its eight rows are missing: their
 # value is 0 *and their gate −∞*, so that they weigh nothing and the four real rows
@@ -345,9 +348,30 @@ for t, j in ((10, 1), (110, 26), (1010, 251)):
           f" score {score(t, j):.6f}")
 
 # %% [markdown]
-# The order is: pool, then the norm, then RoPE. Whether a pooled entry is the same
-# wherever it lies depends on this order: four rows turned by four angles and pooled
-# then would be mixed from different directions.
+# The order is: pool, then the norm, then RoPE. Is the order free? We pool the same four
+# tokens at position 0 and at 700, both ways, and turn the entry back by its position:
+# what is left should be the same.
+
+# %%
+def pooled_at(start, turn_first):
+    at = start + torch.arange(4)
+    rows_MD, weight_MD = value_SC[:4, :8], gate_SC[:4, :8].softmax(0)
+    if turn_first:
+        rows_MD = rotate(rows_MD[None], Rope(8), at)[0]
+    entry_11D = (weight_MD * rows_MD).sum(0)[None, None]
+    if not turn_first:
+        entry_11D = rotate(entry_11D, Rope(8), at[:1])
+    return rotate(entry_11D, Rope(8), at[:1], back=True)
+
+
+for turn_first in (False, True):
+    moved = (pooled_at(0, turn_first) - pooled_at(700, turn_first)).abs().max()
+    print(f"turned before pooling: {turn_first!s:5}  the entry moves by {moved:.2f}")
+
+# %% [markdown]
+# RoPE mixes two numbers at a time, and after that each would be weighed by a gate of
+# its own. What comes out depends on where in the text the group lies. Pooled first
+# and turned then, it does not.
 #
 # ## Two kinds of far memory
 #
@@ -377,8 +401,8 @@ for n in (4_096, 131_072, 1_048_576):
 # short. At a million tokens an HCA layer reads 8,192 entries, and nobody had to
 # choose.
 #
-# Here is what one query of the *tiny* V4 gets to see: a window of 16, groups of 4 of
-# which 8 are chosen, or groups of 16.
+# Here is what one query of the *tiny* V4 may see: a window of 16, groups of 4 (all are
+# drawn; its indexer chooses 8 of them), or groups of 16.
 
 # %%
 def coverage(t, window, m, tokens=100):
@@ -404,11 +428,11 @@ plot.show(fig, alt="All see tokens 72 to 87 in the window. CSA and HCA reach bac
 #
 # A query scores the rows of its window and the entries it reads, and *one* softmax
 # weighs them all. So near and far compete. But the weights of a softmax always add up
-# to 1. Which is bad when there is nothing worth reading: then something irrelevant is
+# to 1. That is bad when there is nothing worth reading: then something irrelevant is
 # read at full weight.
 #
-# V4 adds one number for each head, the **sink**. It takes part in the softmax like a
-# score, and no value belongs to it. Weight that goes there goes nowhere.
+# V4 adds one learned number for each head, the **sink**. It takes part in the softmax
+# like a score, and no value belongs to it. Weight that goes there goes nowhere.
 
 # %%
 print(inspect.getsource(seen.softmax_with_sink))
@@ -481,10 +505,12 @@ for name, one in {"with sinks": model, "without": without}.items():
 # ## Key and value in one, and the turn back
 #
 # MLA's latent became a key and a value by two matrices. V4 leaves them out: **the row
-# is the key, and the same row is the value** (K = V), 512 numbers for all heads. That
-# halves what is kept. It has a price that is easy to miss. The row is turned by RoPE,
-# for its score. So the *value* is turned as well, by its own position, and the output
-# is a sum of turned values. It depends on where in the text we are:
+# is the key, and the same row is the value** (K = V), 512 numbers for all heads. A key
+# and a value kept apart would be twice as many. It has a price that is easy to miss. In
+# MLA a small key of its own was turned by RoPE, and no value. Here 64 of the row's own
+# numbers are turned, for its score. So the *value* is turned as well, by its own
+# position, and the output is a sum of turned values. It depends on where in the text we
+# are:
 
 # %%
 from tinymodels.attention.sliding import Sliding
@@ -597,8 +623,8 @@ for name in ("deepseek-v4-flash", "deepseek-v4-pro"):
 
 # %% [markdown]
 # V4-Pro has no layers of window alone: 30 CSA and 31 HCA layers (its formula below).
-# Its rate was not printed anywhere; it is arithmetic (status D). Reports compare both
-# with V3.2:
+# We know of no place where its rate is printed; it is arithmetic (status D). The V4
+# report compares both with V3.2:
 
 # %%
 print(f"V4-Pro: 30 x {csa:g} + 31 x {hca:g} = {30 * csa + 31 * hca:,}")
@@ -650,7 +676,7 @@ print(f"3. 'V4-Flash is 4 x 890': {4 * v41:,}, and it is {total:,}:"
 # 1. That is no rate. It falls with the length of the text, and says as much about the
 #    length as about the model. Name both parts: 3,514.25 a token, and 15.4 million a
 #    text.
-# 2. The rows are in 8 bits, the keys in 4. A count of numbers is no count of bytes.
+# 2. Most of a row is in 8 bits, the keys in 4. A count of numbers is no count of bytes.
 # 3. Near, by accident. V4-Flash has 21 × 163 + 20 × 4.5625, and no 890 in it.
 #
 # You write all of it for any length in exercise 08.6.
@@ -703,7 +729,7 @@ for name, n in {"CSA": 512, "HCA": 8_192, "a row for every token": 1_048_576}.it
 # Four tokens in one entry: something must go. What? Models of three layers, alike but
 # for m, read memory games (*lamp Ada, blue park, lamp ...?*). All have a window of 8
 # tokens. They are judged only by words whose pair has left the window. Three seeds, 800
-# steps of training.
+# steps of training. The loss is that of the last 100 steps, over near words as well.
 
 # %%
 from tinymodels import group_sizes
@@ -719,24 +745,31 @@ for size, colour in zip(group_sizes.SIZES, (plot.BLACK, *plot.PALETTE)):
                 label=None if n else names[size])
     ends = [f"{curve[-1]:.0%}" for curve in curves]
     own = next(run for run in runs if run["size"] == size)
-    print(f"{names[size]:9} {own['bytes_per_token']:4} bytes a token; found: {ends}")
+    losses = [f"{run['loss'][-1]:.2f}" for run in runs if run["size"] == size]
+    print(f"{names[size]:9} {own['bytes_per_token']:4} bytes a token; found: {ends};"
+          f" loss: {losses}")
 ax.set(xlabel="steps of training", ylim=(0, 1.03), title="far words found, 3 seeds")
 ax.legend()
 plot.show(fig, alt="Without groups nothing is found. Groups of 2 learn fastest; 1 and 4"
           " follow, 8 comes last.")
 
 # %% [markdown]
-# Without groups, none: what has left the window is gone. With groups of 8 about one
-# word in eight or nine is found, in every seed. So wide groups do lose something.
+# Without groups, none: what has left the window is gone. The loss alone would not have
+# told: with seed 0 it is lower without groups than with groups of 1, thanks to near
+# words. With groups of 8 about one word in eight or nine is found, in every seed. So
+# wide groups do lose something here.
 #
-# But groups of 1, which lose nothing at all, find no more than groups of 4 (0.02 apart
-# or less) and much less than groups of 2. After these 800 steps nobody has learned the
-# task to the end. So the picture shows how *fast* it is learned, and there are two
-# things that pull: an entry that holds more is less exact, and among fewer entries the
-# right one is sooner found. A longer training can change the order. It will not change
-# the first line.
+# But groups of 1, which lose nothing at all, find about as much as groups of 4 (0.02
+# apart or less) and much less than groups of 2. After these 800 steps nobody has
+# learned the task to the end. So the picture shows how *fast* it is learned. Two things
+# may pull: an entry that holds more is less exact, and among fewer entries the right
+# one may be sooner found. And this game may be kind to groups of 2: it is made of
+# pairs, one after the other, so that it has a rhythm of two words. A longer training,
+# or another game, can change the order. It will not change the first line.
 #
-# And the whole tiny models of this course, recall and bytes. (The cell reads the
+# ## What it costs
+#
+# The whole tiny models of this course, recall and bytes. (The cell reads the
 # checkpoints that are there.)
 
 # %% tags=["nbval-ignore-output"]
@@ -757,11 +790,11 @@ print(f"tiny_v4 on top, once a text: {once['window']:,} bytes of windows,"
 #
 # | | V3.2 | V4-Flash |
 # |---|---|---|
-# | kept of a token, per layer | row of 656 and key of 132 | 652 / 4, or 584 / 128 |
+# | bytes kept of a token, per layer | row of 656 and key of 132 | 652 / 4, or 584 / 128 |
 # | bytes a token | 48,068 | 3,514.25 |
 # | constant, per text | 0 | 15.4 million |
 # | key and value | made of a latent | the row itself, turned back later |
-# | read by a query | 2,048 rows | window, and 512 entries or all of 128 |
+# | read by a query | 2,048 rows | window, and 512 entries (CSA) or all (HCA) |
 # | when is it there | at once | when its group is complete |
 #
 # Whole layers still keep entries of their own. Must they? That is chapter 09's and 10's
@@ -789,7 +822,7 @@ ledger_widget(through="08")
 # %% [markdown]
 # ## Sources
 #
-# - Groups, CSA, HCA, the sink, K = V and the turn back: the report on DeepSeek-V4, and
+# - Groups, CSA, HCA, the sink, K = V and the turn back: DeepSeek's report on V4, and
 #   the released configuration and inference code. The sizes of entry and key are those
 #   of the deployed layout.
 # - 7 % and 10 % of V3.2: V4 report (status C). 3,514: published chart (R), and
