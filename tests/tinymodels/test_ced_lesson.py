@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from tinymodels import ced, checkpoints, data, ledger, replay
 from tinymodels.dice import Dice
@@ -9,6 +10,7 @@ from tinymodels.presets import tiny_v1, tiny_v4_1
 from tinymodels.transformer import Transformer
 
 TRAINED = [name for name in checkpoints.available() if name.startswith("tiny_v4_1-recall")]
+WRITERS = [name for name in checkpoints.available() if name.startswith("tiny_v4_1-text")]
 LAYERS = 4  # of the decoder
 EXACT, NOISE = 1e-9, 1e-12
 
@@ -67,6 +69,37 @@ def test_trained_models_err_little_and_recall_as_before(name):
     assert sum(exact_right) > 0.97 * len(exact_right)
     assert sum(right) > sum(exact_right) - 0.03 * len(right)
     assert 1e-6 < max(errors) < 0.15
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_next_word_needs_the_replay_and_one_window_is_enough(name):
+    model = checkpoints.load(name).requires_grad_(False)
+    lines = data.batch("text", 0, 0, data.Stage(24, 160), held_out=True)
+
+    def loss(run):
+        found = [
+            cross_entropy(
+                replay.last_logits(model, lines.tokens[:, :n], run or n), lines.targets[:, n - 1]
+            )
+            for n in (40, 70, 100, 130, 150)
+        ]
+        return float(sum(found)) / len(found)
+
+    exact = loss(None)
+    assert loss(16) < exact + 0.1
+    assert loss(1) > 1.5 * exact
+
+
+def test_a_wider_window_leaves_as_much_out():
+    """Until it holds the whole prompt: more tokens are run, and each looks further back."""
+    tokens = tokens_of(60)
+    errors = {}
+    for window in (4, 8, 16, 32, 60):
+        model = replay.random_model(window)
+        got = replay.last_logits(model, tokens, window)
+        errors[window] = replay.error(got, model(tokens)[:, -1])
+    assert errors.pop(60) < NOISE
+    assert min(errors.values()) > 0.2 * max(errors.values()) > 0.02
 
 
 def test_what_the_rows_of_a_layer_need():

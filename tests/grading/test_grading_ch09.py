@@ -1,0 +1,120 @@
+"""Chapter 09's exercises: mistakes in a learner's own words, and what the checks draw."""
+
+import pytest
+import torch
+
+from grading import check
+from grading.checks.ch09 import EXERCISES
+from grading.course_notebook import Course, answers
+from grading.draw import CHECK_SEEDS, Draw, student_seeds
+from tinymodels import ledger, replay
+from tinymodels.published import get
+from tinymodels.widgets.tower import look
+
+COURSE = Course()
+STEM = "09__ced"
+BY_ID = {exercise.id: exercise for exercise in EXERCISES}
+
+
+def learner_rows(stream, encoder, kv, norm, rope, start, eps, state=None, late=0):
+    from tinymodels.attention.rope import rotate
+    from tinymodels.config import Rope
+
+    x = stream[encoder - 1 if state is None else state]
+    row = torch.einsum("btx,edx->ebtd", x, kv)
+    row = row * torch.rsqrt((row**2).mean(-1, keepdim=True) + eps) * norm[:, None, None]
+    at = torch.arange(x.shape[1]) + start + late
+    tail = torch.stack([rotate(one[..., -rope:].contiguous(), Rope(rope), at) for one in row])
+    return torch.cat([row[..., :-rope], tail], dim=-1)
+
+
+def learner_runs(prompt, written, layers, encoder, window, more=0):
+    table = torch.zeros(layers, prompt + written)
+    for layer in range(layers):
+        for token in range(prompt + written):
+            table[layer, token] = layer < encoder or token >= prompt - window - more
+    return table.long()
+
+
+def learner_replay(x, layers, window, run, wider=0):
+    tokens = x[:, max(0, x.shape[1] - run) :].clone()
+    n = tokens.shape[1]
+    visible = torch.zeros(n, n, dtype=torch.bool)
+    for i in range(n):
+        visible[i, max(0, i - window + 1 - wider) : i + 1] = True
+    for layer in layers:
+        tokens = layer(tokens, visible)
+    return tokens[:, n - 1]
+
+
+def learner_exact(prompt, window, layers, itself=1):
+    back = sum(window - 1 for _ in range(layers))
+    exact = prompt <= window or layers == 1
+    return min(prompt, back + itself), exact, 0 if exact else back - (window - 1)
+
+
+def test_right_answers_in_other_words_pass():
+    assert check("09.1", learner_rows).status == "passed"
+    assert check("09.2", learner_runs).status == "passed"
+    assert check("09.2", lambda *a: learner_runs(*a).bool()).status == "passed"
+    assert check("09.3", learner_replay).status == "passed"
+    assert check("09.4", learner_exact).status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("id", "answer", "name"),
+    [
+        ("09.1", lambda *a: learner_rows(*a, state=-1), "last_state"),
+        ("09.1", lambda *a: learner_rows(*a, late=-a[5]), "from_zero"),
+        ("09.1", lambda *a: learner_rows(*a, late=1), "one_place_late"),
+        ("09.2", lambda *a: learner_runs(*a, more=1), "one_more"),
+        ("09.2", lambda *a: learner_runs(*a, more=999), "all_run"),
+        ("09.3", lambda *a: learner_replay(*a, wider=1), "wide_window"),
+        ("09.3", lambda *a: learner_replay(*a, wider=999), "no_window"),
+        ("09.3", lambda x, f, w, run: learner_replay(x, f, w, 999), "whole_prompt"),
+        ("09.4", lambda *a: learner_exact(*a, itself=0), "last_forgotten"),
+    ],
+)
+def test_mistakes_in_a_learners_own_words(id, answer, name):
+    result = check(id, answer)
+    assert result.status in ("wrong", "partly") and result.misconception == name, result
+
+
+@pytest.mark.parametrize("seed", [*CHECK_SEEDS, *student_seeds("ann", 5)])
+def test_each_case_has_what_it_is_there_for(seed):
+    rows = [case.inputs for case in BY_ID["09.1"].cases(Draw(seed, "09.1"))]
+    assert [(r["start"] > 0, r["stream"].shape[2] > 1) for r in rows] == [
+        (False, True), (True, True), (True, False)
+    ]  # fmt: skip
+    assert all(1 < r["encoder"] < len(r["stream"]) - 1 for r in rows)
+    runs = [case.inputs for case in BY_ID["09.2"].cases(Draw(seed, "09.2"))]
+    assert {(r["prompt"] > r["window"], r["written"] > 0) for r in runs} >= {
+        (True, True), (True, False), (False, True)
+    }  # fmt: skip
+    assert any(r["prompt"] + 0 < r["window"] for r in runs)
+    replays = [case.inputs for case in BY_ID["09.3"].cases(Draw(seed, "09.3"))]
+    kinds = [(r["run"] > r["window"], r["run"] < r["x"].shape[1]) for r in replays]
+    assert kinds == [(False, True), (True, True), (True, True), (True, False)]
+    exact = [case.inputs for case in BY_ID["09.4"].cases(Draw(seed, "09.4"))]
+    assert {e["layers"] == 1 for e in exact} == {True, False}
+    assert {(e["prompt"] > e["window"]) - (e["prompt"] < e["window"]) for e in exact} == {-1, 0, 1}
+
+
+def test_the_answers_agree_with_the_real_model_and_the_tiny_one():
+    """The table sums to the tower's number; 61 and 45 are where the error ends and fades."""
+    solved = answers(COURSE, STEM)
+    config = get("deepseek-v4.1-flash").config
+    table = solved["09.2"](512, 3, len(config), config.decoder_start, 128)
+    assert f"{int(table.sum()):,}" == look(7, 512, "ced").number
+    assert solved["09.4"](100_000, 128, 20) == (2541, False, 2413)
+    assert ledger.rate(config) == 890
+    run, exact, words = solved["09.4"](80, 16, 4)
+    model = replay.random_model()
+    tokens = torch.randint(256, (2, 80 + words + 2), generator=torch.Generator().manual_seed(2))
+    want = model(tokens[:, :80])[:, -1]
+    assert not exact
+    for n, right in ((run, True), (run - 1, False)):
+        off = replay.error(replay.last_logits(model, tokens[:, :80], n), want)
+        assert (off < 1e-12) == right
+    errors = replay.fading(model, tokens, 80)
+    assert max(errors[words:]) < 1e-12 < errors[words - 1]
