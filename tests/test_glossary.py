@@ -15,6 +15,8 @@ LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 STRESSED = {
     "one", "first", "even", "at the story", "the answer", "neither does", "local", "contextual",
     "lamp", "park", "the first group", "window only", "assumption", "one small row",
+    "all", "best", "newest", "random", "select", "both", "and nothing else", "assume",
+    "everything", "one shape",
 }  # fmt: skip
 LONGEST = 3  # words: what is longer is a sentence or a formula
 

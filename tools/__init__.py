@@ -9,6 +9,8 @@
     python -m tools back NOTEBOOK ...            edits made in JupyterLab -> the source
     python -m tools time [STEM ...]              CPU seconds against the budgets, nothing written
     python -m tools site [--out DIR]             the course as web pages
+    python -m tools colab --repository URL --out DIR   copies of the notebooks for Colab
+    python -m tools new chapter | exercise | model     begin one, and say what comes next
 
 A source is jupytext's percent format. A cell starts with a header line:
 

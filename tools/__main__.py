@@ -1,4 +1,4 @@
-"""`python -m tools build | check | back | time | site`; see the package's docstring."""
+"""`python -m tools build | check | back | ...`; the package's docstring has them all."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", type=Path)
     one = commands.add_parser("site", help="write the course as web pages")
     one.add_argument("--out", type=Path, metavar="DIR", help="the folder of the pages; site/")
+    one = commands.add_parser("colab", help="copies of the notebooks that Colab can open")
+    one.add_argument("--repository", required=True, metavar="URL", help="where Colab clones it")
+    one.add_argument("--out", type=Path, required=True, metavar="DIR")
+    one = commands.add_parser("new", help="begin a chapter, an exercise, a tested model")
+    kinds = one.add_subparsers(dest="kind", required=True)
+    kind = kinds.add_parser("chapter", help="sources of a lesson and of its exercises")
+    kind.add_argument("stem", help="such as 14__topic")
+    kind.add_argument("title")
+    kind = kinds.add_parser("exercise", help="an exercise at the end of its chapter's source")
+    kind.add_argument("id", help="such as 05.5")
+    kind.add_argument("title")
+    kind = kinds.add_parser("model", help="a released config.json among the tested ones")
+    kind.add_argument("config", type=Path)
     one = commands.add_parser("time", help="CPU seconds of each notebook against its budget")
     one.add_argument("stems", nargs="*", metavar="STEM")
     return main
@@ -104,6 +117,27 @@ def run_site(root: Path, out: Path) -> int:
     return 0
 
 
+def run_colab(root: Path, repository: str, out: Path) -> int:
+    """Write the copies for Colab and say how many."""
+    from tools.elsewhere import write_copies
+
+    print(f"{len(write_copies(root, repository, out))} notebooks in {out}")
+    return 0
+
+
+def run_new(root: Path, options: argparse.Namespace) -> int:
+    """Begin something and say what comes next."""
+    from tools import new
+
+    if options.kind == "chapter":
+        print(new.chapter(root, options.stem, options.title))
+    elif options.kind == "exercise":
+        print(new.exercise(root, options.id, options.title))
+    else:
+        print(new.model(root, options.config))
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 done, 1 a check failed, 2 usage."""
     options = parser().parse_args(arguments)
@@ -117,6 +151,10 @@ def main(arguments: list[str] | None = None) -> int:
             return run_check(root)
         if options.command == "site":
             return run_site(root, options.out or root / "site")
+        if options.command == "colab":
+            return run_colab(root, options.repository, options.out)
+        if options.command == "new":
+            return run_new(root, options)
         return run_back(root, options.notebooks)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)

@@ -90,4 +90,4 @@ def converter(sections: Sections, link: Callable[[str], str | None]) -> Callable
     renderer = _Renderer(sections, link)
     markdown = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough"])
     renderer.register("table", _table)
-    return markdown
+    return lambda text: str(markdown(text))

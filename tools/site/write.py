@@ -84,7 +84,7 @@ def _fill(root: Path, folder: Path) -> list[str]:
 def _pages_of(chapter: Chapter, course: list[Chapter], known: set[str]):
     """(page, body) of a chapter's lesson and of its exercises, where they are there."""
     there = [c for c in course if c.notebook is not None]
-    around = (None, None)
+    around: tuple[Chapter | None, Chapter | None] = (None, None)
     if chapter in there:
         at = there.index(chapter)
         around = (there[at - 1] if at else None, there[at + 1] if at + 1 < len(there) else None)
