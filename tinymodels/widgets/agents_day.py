@@ -1,0 +1,179 @@
+"""An agent's day: memory for stored prefixes -> tokens found again -> dollars.
+
+`record` sends a trace through memories of many sizes, once for all; the widget only looks that up.
+What a model keeps of a token decides how many tokens a budget holds, and nothing else here does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from .. import ledger
+from ..serving.day import BLOCK, Request, replay
+from . import plot
+from .base import Control, View, Widget, script
+
+MODELS = {
+    "V3": "deepseek-v3",
+    "V3.2": "deepseek-v3.2",
+    "V4-Flash": "deepseek-v4-flash",
+    "V4.1-Flash": "deepseek-v4.1-flash",
+}
+BUDGETS = tuple(round(10 ** (8 + step / 4)) for step in range(13))  # 100 MB to 100 GB
+MISS_PRICES = (0.03, 0.07, 0.14, 0.3)  # assumed: V4.1's is not published
+HIT_PRICE, OUTPUT_PRICE = 0.003, 0.6  # V4.1-Flash, off-peak (status C)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Tokens of a trace: all that were sent, written, and found for each number of pieces."""
+
+    requests: int
+    sent: int
+    written: int
+    found: dict[int, int]
+
+    def hits(self, model: str, budget: int) -> int:
+        return self.found[pieces(model, budget)]
+
+
+@cache
+def pieces(model: str, budget: int) -> int:
+    """How many pieces of 512 tokens a budget holds, by what the model keeps of a token."""
+    return int(budget // (BLOCK * ledger.rate(MODELS[model])))
+
+
+def record(trace: Sequence[Request], budgets: Sequence[int] = BUDGETS) -> Recorded:
+    """Every model at every budget. Errors: ValueError for an empty trace."""
+    if not trace:
+        raise ValueError("the trace is empty; load one, or make one with agents_day()")
+    most = len({name for r in trace for name in r.hash_ids})
+    wanted = sorted({pieces(model, budget) for model in MODELS for budget in budgets})
+    found, written = {}, sum(r.output_length for r in trace)
+    enough = None
+    for count in wanted:
+        if enough is None or count < most:
+            enough = replay(trace, 1, count * BLOCK).hit
+        found[count] = enough  # more than all there is finds no more
+    return Recorded(len(trace), sum(r.input_length for r in trace), written, found)
+
+
+def dollars(day: Recorded, hits: int, miss_price: float) -> ledger.Bill:
+    return ledger.bill(
+        hits, day.sent - hits, day.written,
+        hit_price=HIT_PRICE, miss_price=miss_price, output_price=OUTPUT_PRICE,
+    )  # fmt: skip
+
+
+def look(day: Recorded, settings: dict, budgets: Sequence[int]) -> View:
+    """One model at one budget, and the curves of all."""
+    model, budget, price = settings["model"], settings["budget"], settings["miss_price"]
+    hits = day.hits(model, budget)
+    share, bill = hits / day.sent, dollars(day, hits, price)
+    held = pieces(model, budget) * BLOCK
+    rate = plot.exact(ledger.rate(MODELS[model]))
+    others = ", ".join(f"{name} {day.hits(name, budget) / day.sent:.1%}" for name in MODELS)
+    lines = (
+        f"{rate} bytes a token: {plot.bytes_short(budget)} hold {held:,} tokens.",
+        f"{day.requests:,} requests sent {day.sent:,} tokens; {hits:,} were found.",
+        f"{_usd(bill.total)}: hits {_usd(bill.hit)}, misses {_usd(bill.miss)} (at an assumed"
+        f" {price:g} a million), answers {_usd(bill.output)}.",
+    )
+    top = budgets[-1]
+    return View(
+        number=f"{share:.1%}",
+        unit=f"of the tokens are found again · {model}, {plot.bytes_short(budget)}",
+        lines=lines,
+        alt=f"Tokens found again against memory, one curve a model, all of the same shape. At"
+        f" {plot.bytes_short(budget)}: {others}.",
+        say=f"{model}, {plot.bytes_short(budget)}: {share:.1%} found, {_usd(bill.total)}.",
+        chart={
+            "curves": [
+                {
+                    "label": name,
+                    "on": name == model,
+                    "marks": [
+                        {"at": _place(b, budgets), "end": day.hits(name, b) / day.sent}
+                        for b in budgets
+                    ],
+                }
+                for name in MODELS
+            ],
+            "here": [{"at": _place(budget, budgets), "end": share, "text": f"{share:.1%}"}],
+            "bill": _bars(bill, dollars(day, 0, price).total),
+            "ends": [plot.bytes_short(budgets[0]), plot.bytes_short(top)],
+        },
+    )
+
+
+def _usd(amount: float) -> str:
+    return f"${amount:,.2f}"
+
+
+def _place(budget: int, budgets: Sequence[int]) -> float:
+    return budgets.index(budget) / (len(budgets) - 1)
+
+
+def _bars(bill: ledger.Bill, whole: float) -> list[dict]:
+    """Shares of what the day costs without any hit."""
+    parts = (("hits", bill.hit), ("misses", bill.miss), ("answers", bill.output))
+    return [{"label": n, "text": _usd(v), "end": min(1.0, v / whole)} for n, v in parts]
+
+
+class AgentsDay(Widget):
+    """Give a recorded day a memory, and see what it finds and what that costs."""
+
+    _esm = script("agents_day.js")
+
+    def __init__(self, day: Recorded, model="V4.1-Flash", budget=10**9, miss_price=0.14,
+                 budgets: Sequence[int] = BUDGETS):  # fmt: skip
+        self._day, self._budgets = day, tuple(budgets)
+        sizes = tuple(plot.bytes_short(b) for b in budgets)
+        prices = tuple(f"${p:g}" for p in MISS_PRICES)
+        controls = (
+            Control("budget", "memory", "range", tuple(budgets), sizes, "for stored prefixes"),
+            Control("model", "rows of", "select", tuple(MODELS), tuple(MODELS)),
+            Control(
+                "miss_price", "price of a miss", "select", MISS_PRICES, prices,
+                "a million tokens, assumed",
+            ),
+        )  # fmt: skip
+        start = {"budget": budget, "model": model, "miss_price": miss_price}
+        super().__init__("An agent's day", controls, start)
+
+    def look(self, settings: dict) -> View:
+        return look(self._day, settings, self._budgets)
+
+    def draw(self, view: View):
+        return _picture(view)
+
+
+def _picture(view: View):
+    chart = view.chart
+    fig, (curves, bill) = plot.figure(8.4, 3.2, columns=2)
+    for curve, style in zip(chart["curves"], ("-", "--", "-.", ":")):
+        colour = plot.LIGHT["accent" if curve["on"] else "quiet"]
+        marks = curve["marks"]
+        xs, ys = [m["at"] for m in marks], [m["end"] for m in marks]
+        curves.plot(xs, ys, style, color=colour, label=curve["label"])
+    here = chart["here"][0]
+    curves.plot([here["at"]], [here["end"]], "o", color=plot.LIGHT["accent"], clip_on=False)
+    curves.set(xlim=(0, 1.0), ylim=(0, 1.02), xlabel="memory, each step 1.8 times as much")
+    curves.set_xticks((0, 1), chart["ends"])
+    curves.set_yticks((0, 0.5, 1), ("0", "50 %", "100 %"))
+    curves.set_title("tokens found again", fontsize=9)
+    curves.legend(fontsize=8)
+    bars, places = chart["bill"], range(len(chart["bill"]))
+    bill.barh(places, [bar["end"] for bar in bars], 0.6, color=plot.LIGHT["bar"])
+    for place, bar in zip(places, bars):
+        inside = bar["end"] > 0.7
+        bill.text(
+            bar["end"] + (-0.01 if inside else 0.01), place, bar["text"],
+            va="center", ha="right" if inside else "left",
+        )  # fmt: skip
+    bill.set_yticks(places, [bar["label"] for bar in bars])
+    bill.set(xlim=(0, 1.0), ylim=(len(bars) - 0.5, -0.5), xticks=[])
+    bill.set_title("the bill, against a day without hits", fontsize=9)
+    fig.suptitle(f"{view.number} {view.unit}", x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    fig.supxlabel(view.lines[2], x=0.01, ha="left", fontsize=9, parse_math=False)
+    return fig
