@@ -15,6 +15,7 @@ from grading.misconceptions.ch13_tests import TESTS
 from grading.references.lab_caches import FAULTS, RIGHT, broken
 
 SEED = "random numbers of the test"
+BLAMED = f"blame (0 or 1; {len(RIGHT)} right caches, then the broken one)"
 
 
 def faulty_cases(draw: Draw) -> tuple[Case, ...]:
@@ -31,12 +32,8 @@ def run_test(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     Caches cannot be told apart by name: all come as one kind of maker.
     """
     torch.manual_seed(inputs[SEED])
-    blamed = sum(_verdict(answer, make) for make in RIGHT)
-    caught = _verdict(answer, broken(inputs["fault"]))
-    return {
-        "right caches that your test blames": blamed,
-        "the broken one that it blames (1: yes, 0: no)": 0 if blamed else caught,
-    }
+    makers = (*RIGHT, broken(inputs["fault"]))
+    return {BLAMED: torch.tensor([_verdict(answer, make) for make in makers])}
 
 
 def _verdict(answer: Any, make: Any) -> int:
@@ -57,8 +54,7 @@ TESTS_GRADED = Exercise(
     cases=faulty_cases,
     run=run_test,
     expected=lambda inputs: {
-        "right caches that your test blames": Expected(np.array(0), kind="integer"),
-        "the broken one that it blames (1: yes, 0: no)": Expected(np.array(1), kind="integer"),
+        BLAMED: Expected(np.array([0] * len(RIGHT) + [1]), "N", kind="integer")
     },
     hints=(
         tied(

@@ -1,0 +1,161 @@
+"""Chapter 13's exercises: the fault lab is what the notebook shows, and tests are graded fairly."""
+
+import pytest
+import torch
+
+from grading import check
+from grading.checks.ch13 import EXERCISES
+from grading.course_notebook import Course, answers, execute
+from grading.draw import CHECK_SEEDS, Draw, student_seeds
+from grading.explain import same
+from grading.observe import observe
+from grading.references.lab_caches import FAULTS, RIGHT, broken
+from tinymodels import frontier
+
+COURSE = Course()
+STEM = "13__capstone"
+BY_ID = {exercise.id: exercise for exercise in EXERCISES}
+SHOWN = {
+    "13.1": "TurnedKeys", "13.2": "Pooled", "13.3": "Beams", "13.4": "Window",
+    "13.5": "EightBits", "13.6": "Groups",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    """The names of the exercise notebook, as a learner has them."""
+    names = {"__name__": "learner"}
+    for place, cell in enumerate(COURSE.cells(STEM)):
+        if cell.role != "check":
+            execute(cell.text, f"<cell {place}>", names)
+    return names
+
+
+@pytest.mark.parametrize("id", SHOWN)
+def test_the_shown_cache_has_the_fault_that_is_named_first(id, notebook):
+    exercise = BY_ID[id]
+    mistake = exercise.misconceptions[0]
+    assert mistake.name == "as_it_was"
+    for seed in (*CHECK_SEEDS, *student_seeds("ann")):
+        for case in exercise.cases(Draw(seed, id)):
+            ours = observe(exercise, notebook[SHOWN[id]], case.inputs)
+            assert same(ours, observe(exercise, mistake.answer, case.inputs))
+    assert check(id, notebook[SHOWN[id]]).misconception == "as_it_was"
+
+
+# ---------------------------------------------------------------- other words
+
+
+class LearnerKeys:
+    def __init__(self, dim):
+        self.dim, self.seen = dim, []
+
+    def append(self, key_BTD):
+        from tinymodels.attention.rope import rotate
+        from tinymodels.config import Rope
+
+        for t in range(key_BTD.shape[1]):
+            at = torch.tensor([len(self.seen)])
+            self.seen.append(rotate(key_BTD[:, t : t + 1], Rope(self.dim), at))
+        return torch.cat(self.seen, 1)
+
+
+class LearnerGroups:
+    def __init__(self, size):
+        self.size, self.tokens, self.entries = size, [], []
+
+    def append(self, x_BTD):
+        self.tokens += x_BTD.unbind(1)
+        whole = len(self.tokens) // self.size
+        parts = [self.tokens[i * self.size : (i + 1) * self.size] for i in range(whole)]
+        self.entries = [sum(part) / self.size for part in parts]
+
+    def read(self):
+        return torch.stack(self.entries, 1)
+
+
+def test_right_answers_in_other_words_pass():
+    assert check("13.1", LearnerKeys).status == "passed"
+    assert check("13.6", LearnerGroups).status == "passed"
+
+
+# ---------------------------------------------------------------- the test of one's own
+
+SIZES = {"batch": 3, "dim": 6, "window": 5, "group": 3}
+
+
+def test_right_caches_agree_however_they_are_asked():
+    x = torch.randn(3, 17, 6, generator=torch.Generator().manual_seed(4))
+    plain = RIGHT[0](**SIZES).append(x)
+    for make in RIGHT:
+        for cuts in ((17,), (1,) * 17, (4, 1, 12)):
+            cache = make(**SIZES)
+            cache.append(x.flip(0)[:, :7])
+            cache.reset()
+            for part in x.split(cuts, 1):
+                given = cache.append(part)
+            for ours, theirs in zip(given, plain):
+                allowed = 0.01 * theirs.abs().amax(-1, keepdim=True) + 1e-5
+                assert ((ours - theirs).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_test_that_asks_one_thing_earns_one_point(fault):
+    """Here by peeping; what counts is what it blames."""
+
+    def is_broken(make):
+        return getattr(make(**SIZES), "fault", "") == fault
+
+    result = check("13.7", is_broken)
+    assert (result.status, result.earned) == ("partly", 1)
+
+
+def test_one_right_cache_blamed_and_nothing_is_earned():
+    def is_broken(make):
+        return type(make(**SIZES)).__name__ == "Plain" or bool(make(**SIZES).fault)
+
+    result = check("13.7", is_broken)
+    assert (result.status, result.earned) == ("wrong", 0)
+    assert result.misconception is None and "at row 0: yours 1, expected 0" in result.message
+
+
+def test_a_test_that_gives_no_verdict_is_told():
+    assert "True or False" in check("13.7", lambda make: "broken").message
+
+
+def test_broken_caches_differ_from_right_ones_where_they_should():
+    """A text of one chunk that no one resets, selects or cuts shows four of the six nothing."""
+    x = torch.randn(3, 12, 6, generator=torch.Generator().manual_seed(5))
+    whole = RIGHT[1](**SIZES).append(x)
+    hidden = []
+    for fault in FAULTS:
+        given = broken(fault)(**SIZES).append(x)
+        if all(a.shape == b.shape and (a - b).abs().max() < 0.1 for a, b in zip(given, whole)):
+            hidden.append(fault)
+    assert hidden == [f for f in FAULTS if "window" not in f]
+
+
+# ---------------------------------------------------------------- the frontier
+
+
+def test_weights_are_measured_and_not_believed(tmp_path, monkeypatch):
+    """Files of an untrained model, under the right names, earn the point for the bytes alone."""
+    config = frontier.EXAMPLE.with_(context=999)
+    for seed in frontier.SEEDS:
+        model = frontier.Transformer(config, seed=seed)
+        frontier._save(model, [5.5] * 20, seed, frontier.path(config, seed, tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result = check("13.8", lambda: config)
+    assert (result.status, result.earned) == ("partly", 1)
+    assert "forgets more" in result.message
+
+
+def test_a_configuration_that_is_not_trained_is_told_how(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = check("13.8", lambda: frontier.EXAMPLE.with_(context=998))
+    assert result.status == "partly" and "frontier.train" in result.message
+
+
+def test_the_solution_of_the_notebook_is_the_example():
+    config = answers(COURSE, STEM)["13.8"]()
+    assert frontier.fingerprint(config) == frontier.fingerprint(frontier.EXAMPLE)

@@ -1,0 +1,131 @@
+"""The frontier hunt: its rules, its files, and what chapter 13 says about the shipped models."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tinymodels import checkpoints, frontier, ledger
+from tinymodels.config import GQA, Dense, Layer, ModelConfig
+from tinymodels.presets import tiny_v1, tiny_v4_1
+
+NAMES = checkpoints.available()
+TINY = ModelConfig("other", 256, 16, (Layer(GQA(2, 1, 6), Dense(24)),), context=1024)
+
+
+def test_the_example_keeps_the_rules_and_needs_a_twentieth():
+    assert frontier.refusals(frontier.EXAMPLE) == []
+    assert frontier.bytes_per_token(frontier.EXAMPLE) == ledger.rate(frontier.EXAMPLE) == 24
+    assert 20 * frontier.bytes_per_token(frontier.EXAMPLE) <= ledger.rate(tiny_v1())
+
+
+def test_the_example_forgets_no_more_than_the_weakest_of_v1():
+    """On texts 0 exactly; on others within one answer in five hundred."""
+    for texts, allowed in ((0, 0.0), (71, 0.002)):
+        found = [frontier.recall(frontier.load(frontier.EXAMPLE, s), texts) for s in frontier.SEEDS]
+        assert sum(found) / 3 >= frontier.lowest_of_v1(texts) - allowed
+
+
+@pytest.mark.parametrize("seed", frontier.SEEDS)
+def test_the_first_steps_are_made_again(seed):
+    steps = 4
+    _, losses = frontier.learn(frontier.EXAMPLE, seed, steps)
+    stored = frontier.about(frontier.EXAMPLE, seed)["first_losses"].split()
+    assert len(stored) == 20
+    assert losses == pytest.approx([float(x) for x in stored[:steps]], abs=2e-3)
+
+
+def test_recall_is_that_of_a_model_without_a_cache(monkeypatch):
+    """And an untrained model knows nothing."""
+    model = frontier.load(frontier.EXAMPLE, 1)
+    with_cache = frontier.recall(model, 5, count=3)
+    cached = type(model).forward
+    monkeypatch.setattr(type(model), "forward", lambda self, t, cache=None: cached(self, t))
+    assert frontier.recall(model, 5, count=3) == with_cache
+    assert frontier.recall(frontier.Transformer(frontier.EXAMPLE), 5, count=3) < 0.2
+
+
+def test_names_do_not_count_and_shapes_do():
+    assert frontier.fingerprint(TINY) == frontier.fingerprint(TINY.with_(name="x", notes=("y",)))
+    assert frontier.fingerprint(TINY) != frontier.fingerprint(TINY.with_(width=18))
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (tiny_v1(), ["512 bytes"]),
+        (tiny_v4_1(), ["40.5 bytes", "parameters"]),
+        (replace(TINY, layers=(Layer(GQA(2, 1, 6, window=17), Dense(24)),)), ["17 tokens"]),
+    ],
+)
+def test_each_rule_is_told(config, says):
+    told = frontier.refusals(config)
+    assert len(told) == len(says) and all(word in line for word, line in zip(says, told))
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [("text", "ModelConfig"), (TINY.with_(vocab=97), "97"), (TINY.with_(kv_bits=4), "kv_bits")],
+)
+def test_what_is_no_candidate_is_refused(config, says):
+    with pytest.raises(ValueError, match=says):
+        frontier.refusals(config)
+
+
+def test_training_refuses_what_is_against_the_rules(tmp_path):
+    with pytest.raises(ValueError, match="512 bytes"):
+        frontier.train(tiny_v1(), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_goes_on_with_the_seed_that_is_missing(tmp_path, monkeypatch):
+    made = []
+
+    def quick(config, seed):
+        made.append(seed)
+        return frontier.Transformer(config, seed=seed).eval(), [5.5] * 20
+
+    monkeypatch.setattr(frontier, "learn", quick)
+    assert list(frontier.train(TINY, tmp_path)) == ["0", "1", "2"]
+    frontier.path(TINY, 1, tmp_path).unlink()
+    frontier.train(TINY, tmp_path)
+    assert made == [0, 1, 2, 1]
+    first, second = (frontier.load(TINY, s, tmp_path) for s in (0, 1))
+    assert not torch.equal(first.embed.weight, second.embed.weight)
+
+
+def test_a_missing_and_a_broken_file_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"not trained yet.*frontier.train"):
+        frontier.load(TINY, 0, tmp_path)
+    frontier.path(TINY, 0, tmp_path).write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="cannot be read"):
+        frontier.load(TINY, 0, tmp_path)
+
+
+# ---------------------------------------------------------------- what the lesson claims
+
+
+def _measured(task: str, preset: str) -> list[dict]:
+    names = [n for n in NAMES if n.startswith(f"{preset}-{task}-")]
+    return [checkpoints.describe(n)["measured"] for n in names]
+
+
+@pytest.mark.parametrize("preset", ["tiny_v1", "tiny_v2", "tiny_v3", "tiny_v3_2", "tiny_v4_1"])
+def test_recall_hardly_moves_with_the_bytes(preset):
+    for found in _measured("recall", preset):
+        assert min(found["recall"]["pairs"].values()) > 0.99
+
+
+def test_v4_misses_an_answer_now_and_then():
+    for found in _measured("recall", "tiny_v4"):
+        assert 0.95 < found["recall"]["pairs"]["48"] < 1
+
+
+def test_stories_got_harder():
+    v1, v41 = (_measured("text", preset) for preset in ("tiny_v1", "tiny_v4_1"))
+    assert min(found["loss"] for found in v41) > max(found["loss"] for found in v1) + 0.05
+
+
+def test_windows_and_states_weigh_more_than_rows_in_a_short_text():
+    v1, v4 = (ledger.exact(checkpoints.preset(p), 56) for p in ("tiny_v1", "tiny_v4"))
+    assert v4["total"] > v1["total"] and v4["global"] < v1["global"] / 9
