@@ -124,6 +124,7 @@ def candidate_cases(draw: Draw) -> tuple[Case, ...]:
         if part == KEPT:
             counts = [block * draw.integer(4, 6) for _ in range(tokens // 2)]
             counts += [draw.integer(3 * block, entries - 1) for _ in range(tokens - len(counts))]
+            counts[-1] = entries  # the newest entry lies in the last block, which is shorter
         else:
             counts = [0, 1, block, block + 1, *(draw.integer(0, entries) for _ in range(3))]
             counts = counts[:tokens]
@@ -166,7 +167,7 @@ SIEVE = Exercise(
             "Hide first: masked_fill(~visible_TS, -inf). Then pad with -inf to a whole number of "
             "blocks, unflatten the last axis into (blocks, block), and take amax(-1).",
             "sees_the_future", "mean_of_block", "first_of_block", "worst_blocks",
-            "single_entries", "for_all_queries",
+            "single_entries", "for_all_queries", "short_block_dropped",
         ),
         tied(
             "Of n visible entries the newest has the number n - 1, so its block is (n - 1) // "

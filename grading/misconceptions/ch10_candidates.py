@@ -96,6 +96,14 @@ def newest_alone(score_BTS, visible_TS, block, keep):
     return kept_BTS | (places_S == visible_TS.sum(-1, keepdim=True) - 1)
 
 
+def short_block_dropped(score_BTS, visible_TS, block, keep):
+    """Only whole blocks are looked at; the entries after them are lost."""
+    whole = score_BTS.shape[-1] // block * block
+    made = answer(pinned=lambda _, block, blocks: newest_visible(visible_TS, block, blocks))
+    kept_BTS = made(score_BTS[..., :whole], visible_TS[:, :whole], block, keep)
+    return F.pad(kept_BTS, (0, score_BTS.shape[-1] - whole))
+
+
 def nothing(visible_TS, block: int, blocks: int):
     return torch.zeros(visible_TS.shape[0], blocks, dtype=torch.bool)
 
@@ -180,6 +188,11 @@ CANDIDATES = (
         "for_all_queries",
         "All queries of a text get the same blocks. Each has its own.",
         for_all_queries,
+    ),
+    Misconception(
+        "short_block_dropped",
+        "The last block is shorter than the others, and was left out. It is a block, too.",
+        short_block_dropped,
     ),
     Misconception(
         "one_block_short",

@@ -147,6 +147,7 @@ def test_each_case_has_what_it_is_there_for(seed):
         S, block = inputs["score"].shape[-1], inputs["block"]
         assert all(count > inputs["keep"] * block - block for count in inputs["counts"])
         assert any(count % block == 0 for count in inputs["counts"]) and S % block
+        assert inputs["counts"][-1] == S  # one query sees into the last, shorter block
     assert 0 in sieves[2]["counts"] and 1 in sieves[2]["counts"]
 
 
