@@ -274,7 +274,7 @@ print(inspect.getsource(replay.last_logits))
 
 # %%
 draw = torch.Generator().manual_seed(5)
-long_text = torch.randint(256, (4, 120), generator=draw)
+long_text = torch.randint(256, (2, 120), generator=draw)
 for N in (8, 15, 16, 17, 30, 60, 120):
     exact = model(long_text[:, :N])[:, -1]
     got = replay.last_logits(model, long_text[:, :N], min(N, 16))
@@ -288,7 +288,7 @@ for N in (8, 15, 16, 17, 30, 60, 120):
 
 # %%
 trained = checkpoints.load("tiny_v4_1-recall-seed0").requires_grad_(False).double()
-told = data.batch("recall", 0, 0, data.Stage(4, 128), held_out=True).tokens
+told = data.batch("recall", 0, 0, data.Stage(2, 128), held_out=True).tokens
 models = {"random weights": (model, long_text), "trained": (trained, told)}
 lengths = (8, 16, 17, 20, 26, 36, 50, 70, 90, 120)
 
@@ -379,14 +379,14 @@ predict("09-c", guess, answer=round(found, 1), unit="%")
 #
 # What could break is the near past, word by word: the sentence that one is in. So take
 # the model that was trained on text, and ask for the next word: the loss after prompts
-# of five lengths, 24 texts each.
+# of four lengths, 24 texts each.
 
 # %%
 from torch.nn.functional import cross_entropy
 
 writer = checkpoints.load("tiny_v4_1-text-seed0").requires_grad_(False)
 lines = data.batch("text", 0, 0, data.Stage(24, 160), held_out=True)
-prompts = (40, 70, 100, 130, 150)
+prompts = (40, 70, 100, 130)
 for name, run in {"exact": None, "last 16": 16, "last 4": 4, "last token": 1}.items():
     losses = [
         cross_entropy(replay.last_logits(writer, lines.tokens[:, :N], run or N),
