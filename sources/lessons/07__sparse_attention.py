@@ -223,8 +223,6 @@ def watch(number, held_out=False):
         lambda module, given: inputs.append(given[0])
     )
     share = attention_weights(model, tokens)[LAYER].mean(dim=1)
-    if not inputs:
-        model(tokens)
     note.remove()
     return inputs[0], share
 
