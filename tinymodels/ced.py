@@ -102,9 +102,20 @@ def _encode(model, step: Step, cache: ModelCache) -> Step:
     if cache.pending is not None:
         tokens_BT = torch.cat([cache.pending.tokens_BT, tokens_BT], dim=1)
         stream = join([cache.pending.stream, stream])
-    kept = min(window(model.config), tokens_BT.shape[1])
+    kept = min(_replayed(model, step.start + step.tokens_BT.shape[1]), tokens_BT.shape[1])
     cache.pending = Pending(tokens_BT[:, -kept:], newest(stream, kept))
     return step
+
+
+def _replayed(model, prompt: int) -> int:
+    """How many of the last tokens of a prompt the decoder runs: W, or what somebody's own
+    `who_runs` says of the decoder's first layer."""
+    config = model.config
+    if "who_runs" not in model.parts.own():
+        return window(config)
+    shape = len(config.layers), config.decoder_start, window(config)
+    runs_LT = model.parts.who_runs(prompt, 0, *shape)
+    return int(runs_LT[config.decoder_start].sum())
 
 
 def _replay_decoder(model, step: Step, cache: ModelCache) -> Float[Tensor, "B V"]:

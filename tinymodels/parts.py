@@ -67,6 +67,16 @@ def reference_select(score_BTS, visible_TS, k):
     return top_k(score_BTS, visible_TS, k)
 
 
+def reference_who_runs(prompt, written, layers, encoder, window):
+    """Which layer runs which token in CED: [layers, prompt + written]. `ced` does the same; it
+    asks this part, for the replay of its decoder, only where it is somebody's own."""
+    import torch
+
+    runs_LT = torch.ones(layers, prompt + written, dtype=torch.bool)
+    runs_LT[encoder:, : max(0, prompt - window)] = False
+    return runs_LT
+
+
 @dataclass(frozen=True)
 class Parts:
     """One field a piece; the default is the reference."""
@@ -77,6 +87,7 @@ class Parts:
     block: Callable = reference_block
     absorb: Callable = reference_absorb
     candidates: Callable = reference_candidates
+    who_runs: Callable = reference_who_runs
     select: Callable = reference_select
 
     def own(self) -> tuple[str, ...]:

@@ -235,6 +235,14 @@ BOUNDED_REPLAY = Exercise(
     misconceptions=REPLAY,
 )  # fmt: skip
 
+
+def _fit_who_runs(mine):
+    """The exercise has the signature of the part: Parts.who_runs."""
+    return mine
+
+
+PARTS = {"09.2": ("who_runs", _fit_who_runs)}
+
 _EITHER_ORDER = "the larger, or the smaller, of two, in either order"
 EQUIVALENT: dict[str, dict[str, str]] = {
     "09.2": {"max(0, prompt - window)  ->  max(prompt - window, 0)": _EITHER_ORDER},

@@ -4,11 +4,14 @@ import pytest
 import torch
 
 from grading import check
-from grading.checks.ch09 import EXERCISES
+from grading.checks.ch09 import EXERCISES, PARTS
 from grading.course_notebook import Course, answers
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from tinymodels import ledger, replay
+from tinymodels.parts import Parts, reference_who_runs
+from tinymodels.presets import tiny_v4_1
 from tinymodels.published import get
+from tinymodels.transformer import Transformer
 from tinymodels.widgets.tower import look
 
 COURSE = Course()
@@ -118,3 +121,34 @@ def test_the_answers_agree_with_the_real_model_and_the_tiny_one():
         assert (off < 1e-12) == right
     errors = replay.fading(model, tokens, 80)
     assert max(errors[words:]) < 1e-12 < errors[words - 1]
+
+
+@pytest.mark.parametrize("length", [3, 16, 17, 41])
+def test_a_passed_table_says_what_the_decoder_runs(length):
+    """The same logits and the same work as the course's, in chunks too; another table tells."""
+    field, fit = PARTS["09.2"]
+    mine, calls = fit(answers(COURSE, STEM)["09.2"]), []
+
+    def counted(*given):
+        calls.append(given)
+        return mine(*given)
+
+    def shorter(prompt, written, layers, encoder, window):
+        return mine(prompt, written, layers, encoder, window - 5)
+
+    tokens = torch.randint(256, (2, length), generator=torch.Generator().manual_seed(3))
+    found = {}
+    ways = {"course": None, "mine": counted, "shorter": shorter}
+    for name, way in ways.items():
+        parts = None if way is None else Parts(**{field: way})
+        model = Transformer(tiny_v4_1(), parts, seed=4).double().requires_grad_(False)
+        memory = model.new_cache(2, length, "float64")
+        chunks = tokens.split([1, length - 1], dim=1)
+        model.prefill(chunks[0], memory, last=False)
+        found[name] = model.prefill(chunks[1], memory), dict(memory.work)
+    assert torch.equal(found["course"][0], found["mine"][0])
+    assert found["course"][1] == found["mine"][1]
+    assert calls[-1] == (length, 0, 8, 4, 16)
+    assert found["shorter"][1][4] == min(length, 11)
+    for shape in ((5, 3, 9, 4, 7), (20, 0, 9, 4, 7), (20, 3, 9, 4, 7)):
+        assert torch.equal(mine(*shape), reference_who_runs(*shape))
