@@ -44,6 +44,9 @@ def prefix_cases(draw: Draw) -> tuple[Case, ...]:
         if which == 2:
             stored = prompt[:same]
         cases.append(_prefix_case(part, prompt, stored, ratios, piece))
+        if which == 3:
+            short = prompt[: step + 1]
+            cases.append(_prefix_case(ALL_STORED, short, short + short, ratios, piece))
         if which == 0:
             cases.append(_prefix_case(LENGTH, prompt, [prompt[0] + 1, *prompt[1:]], ratios, piece))
     return tuple(cases)
@@ -92,12 +95,17 @@ ROWS, SHORT, RUN = "the windows", "a prefix shorter than the window", "no token 
 def window_cases(draw: Draw) -> tuple[Case, ...]:
     cases = []
     for part in (ROWS, ROWS, SHORT):
-        window, width, more = draw.sizes(3)
+        window, width, row, more = draw.sizes(4)
         length = max(2, window - 2) if part == SHORT else 2 * window + more
-        count = draw.integer(3, 4)
-        kernels = draw.normal(count, width, width, scale=width**-0.5)
-        inputs = {"x": draw.normal(length, width), "kernels": kernels, "window": window}
-        says = f"P={length}, W={window}, X={width}, {count} layers"
+        while length > 3 and (length in (width, row) or not length & (length - 1)):
+            length += -1 if part == SHORT else 1
+        inputs = {
+            "x": draw.normal(length, width),
+            "down": draw.normal(3, width, row, scale=width**-0.5),
+            "up": draw.normal(3, row, width),
+            "window": window,
+        }
+        says = f"P={length}, W={window}, X={width}, rows of {row} numbers, 3 layers"
         cases.append(Case(part, says, inputs))
     return tuple(cases)
 
@@ -105,29 +113,29 @@ def window_cases(draw: Draw) -> tuple[Case, ...]:
 def run_windows(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     run = [0]
 
-    def made(kernel):
+    def made(down_XC, up_CX):
         def layer(x_TX, visible_TT):
             run[0] += len(x_TX)
-            rows = x_TX @ kernel
+            rows = x_TX @ down_XC
             seen = visible_TT.to(rows.dtype)
             mean = seen @ rows / seen.sum(-1, keepdim=True).clamp(min=1)
-            return rows, x_TX + torch.tanh(mean)
+            return rows, x_TX + torch.tanh(mean) @ up_CX
 
         return layer
 
-    layers = [made(kernel) for kernel in inputs["kernels"]]
+    layers = [made(*pair) for pair in zip(inputs["down"], inputs["up"])]
     found = answer(inputs["x"], layers, inputs["window"])
     return {"windows": torch.stack(list(found)), "tokens run": run[0]}
 
 
 def expected_windows(inputs: Mapping[str, Any]) -> dict[str, Expected]:
-    value = reference.windows(inputs["x"], inputs["kernels"], inputs["window"])
+    value = reference.windows(**inputs)
     cost = Expected(
-        np.array(float(len(inputs["kernels"]) * min(len(inputs["x"]), inputs["window"]))),
+        np.array(float(len(inputs["down"]) * min(len(inputs["x"]), inputs["window"]))),
         kind="cost", part=RUN,
         too_much="More tokens are run than the window has. That is the work that stored rows save.",
     )  # fmt: skip
-    return {"windows": Expected(value, "LTX"), "tokens run": cost}
+    return {"windows": Expected(value, "LTC"), "tokens run": cost}
 
 
 REBUILD = Exercise(
@@ -174,6 +182,7 @@ def memory_cases(draw: Draw) -> tuple[Case, ...]:
         ("a", None, 3), ("b", None, 3), ("c", None, 3), ("a", None, 4), ("e", 1, 5),
         ("b", None, 6), ("b", None, 7), ("a", a - 1, 8), ("c", c, 8), ("a", budget + 1, 8),
         ("a", None, 8), ("f", b, 9), ("c", None, 9), ("e", None, 9),
+        ("g", budget, 9), ("f", None, 9), ("g", None, 10),
     ]  # fmt: skip
     names, now = "abcde", 10
     for _ in range(25):
@@ -242,5 +251,15 @@ LRU_TTL = Exercise(
     ),
     misconceptions=MEMORY,
 )  # fmt: skip
+
+EQUIVALENT = {
+    "12.1": {
+        "math.lcm(*ratios, piece)  ->  math.lcm(piece, *ratios)": "the same multiple in any order",
+        "zip(prompt[:-1], stored)  ->  zip(stored, prompt[:-1])": "equal is equal from both sides",
+    },
+    "12.2": {
+        "max(0, len(x_PX) - window)  ->  max(len(x_PX) - window, 0)": "the larger of two",
+    },
+}
 
 EXERCISES = (LONGEST_PREFIX, REBUILD, LRU_TTL, BILLED, DISK_RATIO)

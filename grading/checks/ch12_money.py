@@ -31,7 +31,7 @@ def _run(names: tuple[str, ...], outputs: tuple[str, str]) -> Callable:
 
 def _expected(pair: tuple[float, float], outputs: tuple[str, str]) -> dict[str, Expected]:
     return {
-        name: Expected(np.array(value), rtol=1e-6, atol=1e-9)
+        name: Expected(np.array(value), rtol=1e-8, atol=1e-12)
         for name, value in zip(outputs, pair, strict=True)
     }
 

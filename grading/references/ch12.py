@@ -14,23 +14,24 @@ def longest_prefix(prompt, stored, ratios, piece) -> int:
     return 0
 
 
-def layer(x, kernel, visible):
+def layer(x, down, up, visible):
     """Rows, and what leaves: each token adds the mean of the rows that it sees."""
-    rows = x @ kernel
+    rows = x @ down
     out = np.array(x, dtype=np.float64)
     for t in range(len(x)):
         seen = [s for s in range(len(x)) if visible[t][s]]
         if seen:
-            out[t] = x[t] + np.tanh(rows[seen].mean(axis=0))
+            out[t] = x[t] + np.tanh(rows[seen].mean(axis=0)) @ up
     return rows, out
 
 
-def windows(x_PX, kernels, window) -> np.ndarray:
-    x = np.asarray(x_PX, np.float64)[max(0, len(x_PX) - window) :]
+def windows(x, down, up, window) -> np.ndarray:
+    x, down, up = (np.asarray(a, np.float64) for a in (x, down, up))
+    x = x[max(0, len(x) - window) :]
     before = [[s <= t for s in range(len(x))] for t in range(len(x))]
     found = []
-    for kernel in kernels:
-        rows, x = layer(x, np.asarray(kernel, np.float64), before)
+    for one, other in zip(down, up):
+        rows, x = layer(x, one, other, before)
         found.append(rows)
     return np.stack(found)
 

@@ -8,7 +8,7 @@
 # `hint("12.1")` gives a hint, and again the next one.
 #
 # Letters of the axes: P tokens of a prefix, T tokens that are run, X numbers of a
-# stream, W the window.
+# stream, C of a row, W the window.
 
 # %%
 import math
@@ -72,10 +72,10 @@ check("12.1", longest_prefix)
 # %% exercise_id="12.2" points=4 tags=["exercise"]
 def rebuild_windows(
     x_PX: Float[Tensor, "P X"], layers: Sequence[Callable], window: int
-) -> list[Float[Tensor, "T X"]]:
+) -> list[Float[Tensor, "T C"]]:
     """Window rows of each layer, oldest first; x_PX is what enters the first layer."""
     ### BEGIN SOLUTION
-    x_TX = x_PX[-window:]
+    x_TX = x_PX[max(0, len(x_PX) - window) :]
     visible_TT = torch.ones(len(x_TX), len(x_TX), dtype=torch.bool).tril()
     windows = []
     for layer in layers:

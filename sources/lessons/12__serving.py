@@ -389,16 +389,19 @@ for name in ("deepseek-67b", "deepseek-v3", "deepseek-v3.2", "deepseek-v4-flash"
 # %%
 rate, v4, new = ledger.rate, "deepseek-v4-flash", "deepseek-v4.1-flash"
 print('"compressed to an eighth": the disk,')
-print(f"  {ledger.disk_rate(v4, 892) / 890:.1f} times at an assumed p of 892; memory is {rate(v4) / 890:.2f} times smaller")
+print(f"  {ledger.disk_rate(v4, 892) / 890:.1f} times at an assumed p of 892;",
+      f"memory is {rate(v4) / 890:.2f} times smaller")
 
 fp4, fp8, bf16 = 288, 584, 512 * 2
 print('"FP4 is a quarter of the bits":')
-print(f"  {bf16 / 256:.0f} times less than bf16, scales left out; the row went {fp8} -> {fp4}, {fp8 / fp4:.2f} times")
+print(f"  {bf16 / 256:.0f} times less than bf16, scales left out;",
+      f"the row went {fp8} -> {fp4}, {fp8 / fp4:.2f} times")
 
 read, written = (ledger.active(new, phase) / 1e9 for phase in ("prefill", "decode"))
 before = ledger.active(v4) / 1e9
 print('"fewer active parameters than V4-Flash":')
-print(f"  reading {read:.1f} < {before:.1f} billion, writing {written:.1f} > {before:.1f}")
+print(f"  reading {read:.1f} < {before:.1f} billion,",
+      f"writing {written:.1f} > {before:.1f}")
 
 # %%
 print(f'"an order of magnitude cheaper": hits {0.022 / 0.003:.1f} times, output '
