@@ -19,7 +19,7 @@
 #
 # > **layer-tokens of a prompt = encoder layers × N + decoder layers × min(N, W)**
 # >
-# > V4.1: 20 N + 20 min(N, 128), where V4 would run 40 N
+# > V4.1: 20 N + 20 min(N, 128), without CED it would be 40 N
 
 # %% [markdown]
 # ## Who runs?
@@ -571,7 +571,7 @@ for preset in ("tiny_v1", "tiny_v3", "tiny_v4", "tiny_v4_1"):
 # tell them apart. What can be said: a memory made by half of the layers is enough to
 # look up what was told.
 #
-# | | every layer reads (V4) | CED (V4.1) |
+# | | every layer reads | CED (V4.1) |
 # |---|---|---|
 # | layer-tokens of a prompt | 40 N | 20 N + 20 min(N, 128) |
 # | parameters a read token meets | as many as a written one | 8 of 16 billion |
