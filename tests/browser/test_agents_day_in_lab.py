@@ -8,7 +8,7 @@ from test_widgets_in_lab import CONTRASTS, CUT
 CELL = (
     "from tinymodels.serving.day import agents_day\n"
     "from tinymodels.widgets.agents_day import AgentsDay, record\n"
-    "widget = AgentsDay(record(agents_day(agents=3, hours=2)), "V3", 316227766); widget"
+    'widget = AgentsDay(record(agents_day(agents=3, hours=2)), "V3", 316227766); widget'
 )
 CONTROLS = 3
 
