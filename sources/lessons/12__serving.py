@@ -253,7 +253,9 @@ print(f"entries before {before}, after the crash {len(engine.store.lru)};",
 #
 # Memory is finite, so somebody has to go: whoever was not asked for the longest (least
 # recently used, LRU). Send the day through memories of many sizes. A model has its say
-# only through the bytes it keeps of a token.
+# only through the bytes it keeps of a token. (What an answer says is counted as
+# read again when it comes back in the next prompt; windows are left out, as they are
+# kept for minutes only.)
 #
 # **Before you run the next cell:** 1 GB for stored prefixes. V3 finds about a quarter of
 # the tokens there. How many percent does V4.1 find?
@@ -366,7 +368,7 @@ for p in (128, 892, 4096):
 
 # %% [markdown]
 # The report says two things: windows are about half of V4's disk, and the total falls to
-# an eighth (status C). An eighth comes out at p = 892, and there windows are just half.
+# an eighth (status C). An eighth comes out at p = 892, and there windows are 51 %, just about half.
 # The two fit together. Still, p is *assumed*.
 #
 # ## Requests in the same memory

@@ -11,6 +11,7 @@
     which_entries.py  what each layer of a V3.2 model reads for a question, and where its answer is
     tower.py          encoder and decoder: who runs at each moment of a request
     floors.py         V4.1's forty layers: who owns entries, who borrows whose
+    agents_day.py     memory for stored prefixes, tokens found again, dollars
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
