@@ -106,7 +106,7 @@ def _linker(page: str, known: set[str]) -> Callable[[str], str | None]:
         target, _, anchor = url.partition("#")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
         path = path.removesuffix(".ipynb").removesuffix(".md") + ".html"
-        if path in ("README.html", "README.zh-CN.html"):
+        if path == "README.html":
             path = "index.html"
         elif path not in known:
             return None
