@@ -13,13 +13,14 @@ another; the losses say which won.
 
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from . import checkpoints, data, ledger, study, tent
+from . import checkpoints, data, study, tent
 from .config import GQA, Dense, ModelConfig, Rope, uniform
 from .run import Run
 
@@ -64,17 +65,26 @@ def found(model: nn.Module) -> float:
 
 
 def play(
-    model: nn.Module, run: Run, steps: int, every: int | None
+    model: nn.Module,
+    run: Run,
+    steps: int,
+    every: int | None,
+    texts: Callable = texts,
+    found: Callable = found,
 ) -> tuple[list[float], list[float]]:
     """Train on memory games: (the loss of each step, the share found after each `every` steps).
-    every None: nothing is measured on the way."""
+
+    every None: nothing is measured on the way. texts(rows, seed, step): other games than these;
+    found(model): how they are measured. An indexer's lesson is trained on and not noted.
+    """
     right = []
 
     def loss_at(step: int):
         batch = texts(run.size, run.seed, step)
-        logits_NV = model(batch.tokens).flatten(0, 1)
+        logits_BTV, lessons = model.with_losses(batch.tokens)
+        logits_NV = logits_BTV.flatten(0, 1)
         loss = cross_entropy(logits_NV, batch.known.flatten(), ignore_index=data.IGNORED)
-        return loss, loss.detach()
+        return sum(lessons, loss), loss.detach()
 
     def after(done: int) -> None:
         if every and done % every == 0:
@@ -88,15 +98,7 @@ def look_up(layers: int, seed: int, steps: int | None = None, measure: bool = Tr
     run = Run("tiny_v1", "recall", seed, STEPS, ROWS, LENGTH, RATE, WARMUP)
     model = study.untrained(config(layers), seed)
     losses, right = play(model, run, steps or STEPS, EVERY if measure else None)
-    return {
-        "layers": layers,
-        "seed": seed,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "bytes_per_token": ledger.rate(model.config),
-        "first_losses": [round(loss, 5) for loss in losses[: study.FIRST]],
-        "loss": study.means(losses, EVERY),
-        "right": right,
-    }
+    return {"layers": layers, "seed": seed} | study.told(model, losses, right, EVERY)
 
 
 # ---------------------------------------------------------------- folding

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-from . import checkpoints, data, ledger, study
+from . import checkpoints, data, study
 from .config import Dense, Grouped, Layer, ModelConfig, Rope
+from .depth import play
 from .run import Run
 
 FILE = checkpoints.FOLDER / "group_sizes.json"
@@ -74,28 +74,9 @@ def found(model: nn.Module) -> float:
 def learn(size: int, seed: int, steps: int = STEPS, measure: bool = True) -> dict:
     """Train one model for the first `steps` of STEPS steps: its losses, and what it finds."""
     run = Run("tiny_v4", "recall", seed, STEPS, ROWS, LENGTH, RATE, WARMUP)
-    model, right = study.untrained(config(size), seed), []
-
-    def loss_at(step: int):
-        batch = texts(run.size, run.seed, step)
-        logits_NV = model(batch.tokens).flatten(0, 1)
-        loss = cross_entropy(logits_NV, batch.known.flatten(), ignore_index=data.IGNORED)
-        return loss, loss.detach()
-
-    def after(done: int) -> None:
-        if measure and done % EVERY == 0:
-            right.append(round(found(model), 4))
-
-    losses = study.descend(model, run, steps, loss_at, after)
-    return {
-        "size": size,
-        "seed": seed,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "bytes_per_token": ledger.rate(model.config),
-        "first_losses": [round(x, 5) for x in losses[: study.FIRST]],
-        "loss": study.means(losses, EVERY),
-        "right": right,
-    }
+    model = study.untrained(config(size), seed)
+    losses, right = play(model, run, steps, EVERY if measure else None, texts, found)
+    return {"size": size, "seed": seed} | study.told(model, losses, right, EVERY)
 
 
 def results(path: Path = FILE) -> dict:

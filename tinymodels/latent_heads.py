@@ -12,7 +12,7 @@ games (`depth.texts`) in the same order.
 import sys
 from pathlib import Path
 
-from . import checkpoints, ledger, study
+from . import checkpoints, study
 from .config import GQA, MLA, Dense, ModelConfig, Rope, uniform
 from .depth import play
 from .run import Run
@@ -47,15 +47,7 @@ def learn(name: str, seed: int, steps: int = STEPS, measure: bool = True) -> dic
     run = Run("tiny_v1", "recall", seed, STEPS, ROWS, 24, RATE, WARMUP)
     model = study.untrained(config(name), seed)
     losses, right = play(model, run, steps, EVERY if measure else None)
-    return {
-        "model": name,
-        "seed": seed,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "bytes_per_token": ledger.rate(model.config),
-        "first_losses": [round(x, 5) for x in losses[: study.FIRST]],
-        "loss": study.means(losses, EVERY),
-        "right": right,
-    }
+    return {"model": name, "seed": seed} | study.told(model, losses, right, EVERY)
 
 
 def results(path: Path = FILE) -> dict:

@@ -17,9 +17,7 @@ in the same order.
 import sys
 from pathlib import Path
 
-from torch.nn.functional import cross_entropy
-
-from . import checkpoints, data, depth, ledger, study
+from . import checkpoints, depth, study
 from .config import Dense, Indexer, Layer, ModelConfig, Rope
 from .published_v4 import csa2_layers
 from .run import Run
@@ -68,29 +66,9 @@ def config(name: str) -> ModelConfig:
 def learn(name: str, seed: int, steps: int = STEPS, measure: bool = True) -> dict:
     """Train one model for the first `steps` of STEPS steps: its losses, and what it finds."""
     run = Run("tiny_v4_1", "recall", seed, STEPS, ROWS, LENGTH, RATE, WARMUP)
-    model, right = study.untrained(config(name), seed), []
-
-    def loss_at(step: int):
-        batch = depth.texts(ROWS, seed, step)
-        logits_BTV, lessons = model.with_losses(batch.tokens)
-        asked_BT = batch.known != data.IGNORED
-        loss = cross_entropy(logits_BTV[asked_BT], batch.known[asked_BT])
-        return sum(lessons, loss), loss.detach()  # an indexer learns from a loss of its own
-
-    def after(done: int) -> None:
-        if measure and done % EVERY == 0:
-            right.append(round(depth.found(model), 4))
-
-    losses = study.descend(model, run, steps, loss_at, after)
-    return {
-        "model": name,
-        "seed": seed,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "bytes_per_token": ledger.rate(model.config),
-        "first_losses": [round(x, 5) for x in losses[: study.FIRST]],
-        "loss": study.means(losses, EVERY),
-        "right": right,
-    }
+    model = study.untrained(config(name), seed)
+    losses, right = depth.play(model, run, steps, EVERY if measure else None)
+    return {"model": name, "seed": seed} | study.told(model, losses, right, EVERY)
 
 
 def results(path: Path = FILE) -> dict:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from . import train
+from . import ledger, train
 from .config import ModelConfig
 from .parts import Parts
 from .run import Run, learning_rate
@@ -52,6 +52,17 @@ def descend(
         noted.append(error.item())
         after(step + 1)
     return noted
+
+
+def told(model: nn.Module, losses: list[float], right: list[float], every: int) -> dict:
+    """What a study writes of one run. right: the share found, measured each `every` steps."""
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "bytes_per_token": ledger.rate(model.config),
+        "first_losses": [round(x, 5) for x in losses[:FIRST]],
+        "loss": means(losses, every),
+        "right": right,
+    }
 
 
 def means(losses: list[float], every: int) -> list[float]:
