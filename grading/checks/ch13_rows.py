@@ -11,7 +11,8 @@ import torch
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
 from grading.hints import tied
-from grading.misconceptions.ch13_rows import GROUP, SCALE, WINDOW
+from grading.misconceptions.ch13_groups import GROUP
+from grading.misconceptions.ch13_rows import SCALE, WINDOW
 from grading.references import ch13 as reference
 
 NOTEBOOK = "13__capstone"
