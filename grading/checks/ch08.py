@@ -107,19 +107,26 @@ OPEN = "with an open group at the end"
 POOLED = ("value", "gate", "bias")
 
 
+def grouped_cases(
+    draw: Draw, parts: tuple[str, ...], texts: Callable, halves: int, letter: str
+) -> tuple[Case, ...]:
+    """A case a text length: values and gates of `halves` times D numbers, and a bias."""
+    m, groups, dim = fitting(draw, texts, halves)
+    batch, width = draw.integer(2, 3), halves * dim
+    cases = []
+    for part, tokens in zip(parts, texts(m, groups), strict=True):
+        inputs = {
+            "value": draw.normal(batch, tokens, width),
+            "gate": draw.normal(batch, tokens, width, scale=1.5),
+            "bias": draw.normal(m, width),
+        }
+        cases.append(Case(part, f"B={batch}, S={tokens}, {letter}={width}, M={m}", inputs))
+    return tuple(cases)
+
+
 def pool_cases(draw: Draw) -> tuple[Case, ...]:
     """Whole groups, an open one of several tokens, one group, and two tokens more than that."""
-    m, groups, dim = fitting(draw, pool_texts, 1)
-    batch = draw.integer(2, 3)
-    cases = []
-    for part, tokens in zip((EVEN, EVEN, OPEN, OPEN), pool_texts(m, groups), strict=True):
-        inputs = {
-            "value": draw.normal(batch, tokens, dim),
-            "gate": draw.normal(batch, tokens, dim, scale=1.5),
-            "bias": draw.normal(m, dim),
-        }
-        cases.append(Case(part, f"B={batch}, S={tokens}, D={dim}, M={m}", inputs))
-    return tuple(cases)
+    return grouped_cases(draw, (EVEN, EVEN, OPEN, OPEN), pool_texts, 1, "D")
 
 
 POOLING = Exercise(
@@ -159,17 +166,7 @@ AFTER = "groups after another"
 
 def overlap_cases(draw: Draw) -> tuple[Case, ...]:
     """One group; two groups, judged apart; several, with tokens left over."""
-    m, groups, half = fitting(draw, overlap_texts, 2)
-    batch = draw.integer(2, 3)
-    cases = []
-    for part, tokens in zip((ALONE, ALONE, AFTER, AFTER), overlap_texts(m, groups), strict=True):
-        inputs = {
-            "value": draw.normal(batch, tokens, 2 * half),
-            "gate": draw.normal(batch, tokens, 2 * half, scale=1.5),
-            "bias": draw.normal(m, 2 * half),
-        }
-        cases.append(Case(part, f"B={batch}, S={tokens}, C={2 * half}, M={m}", inputs))
-    return tuple(cases)
+    return grouped_cases(draw, (ALONE, ALONE, AFTER, AFTER), overlap_texts, 2, "C")
 
 
 OVERLAPPING = Exercise(
