@@ -94,12 +94,12 @@ def select_cases(draw: Draw) -> tuple[Case, ...]:
     case(ENOUGH, score, late, k, "")
     marks = draw.random.integers(-2, 2, (batch, new, entries))
     case(TIES, torch.tensor(marks, dtype=torch.float32), late, k, ", scores -2 to 1")
-    case(TIES, torch.zeros(1, 1, 6), torch.ones(1, 6, dtype=torch.bool), 4, ", all scores 0")
+    case(TIES, torch.zeros(batch, 1, 6), torch.ones(1, 6, dtype=torch.bool), 4, ", all scores 0")
 
-    whole = torch.ones(11, 11, dtype=torch.bool).tril()
-    case(FEWER, draw.normal(batch, 11, 11), whole, 6, ", a text from its first token")
-    some = whole & torch.tensor(draw.random.random((11, 11)) < 0.5)
-    case(FEWER, draw.normal(batch, 11, 11), some, 4, ", some hidden; a query may see none")
+    early = torch.ones(9, 11, dtype=torch.bool).tril()
+    case(FEWER, draw.normal(batch, 9, 11), early, 6, ", the first query sees one entry")
+    some = early & torch.tensor(draw.random.random((9, 11)) < 0.5)
+    case(FEWER, draw.normal(batch, 9, 11), some, 4, ", some hidden; a query may see none")
     case(FEWER, draw.normal(batch, 3, 5), torch.ones(3, 5, dtype=torch.bool).tril(2), 9,
          ", k above S")  # fmt: skip
     return tuple(cases)

@@ -86,7 +86,7 @@ SORTED = "calls of a sorting function"
 
 def threshold_cases(draw: Draw) -> tuple[Case, ...]:
     """Keys all over the range, with equal ones; the highest and lowest bit decide; k = N, k = 1."""
-    bits, count = 9 + draw.integer(0, 3), 30 + draw.integer(1, 9)
+    bits, count = 9 + draw.integer(0, 3), 32 + draw.integer(1, 7)
     cases = []
 
     def case(keys, k, width, says):

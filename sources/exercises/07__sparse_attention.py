@@ -42,7 +42,7 @@ def index_scores(
     """Every query's score of every entry."""
     ### BEGIN SOLUTION
     said_BTIS = torch.einsum("btid,bsd->btis", query_BTID, key_BSD).relu()
-    return torch.einsum("btis,bti->bts", said_BTIS, weight_BTI)
+    return (weight_BTI[..., None] * said_BTIS).sum(2)
     ### END SOLUTION
 
 
