@@ -71,6 +71,7 @@ ROUNDING = Exercise(
 # ---------------------------------------------------------------- 11.2
 
 PACKED, TAKEN = "the bytes", "the codes taken out of them"
+ELSEWHERE = "codes that are not in the bytes"
 
 
 def nibble_cases(draw: Draw) -> tuple[Case, ...]:
@@ -88,13 +89,38 @@ def run_nibbles(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     given = answer(inputs["codes"])
     if not isinstance(given, tuple | list) or len(given) != 2:
         return {"the answer (two tensors: bytes, codes)": given}
-    return {inputs["asked"]: given[0] if inputs["asked"] == PACKED else given[1]}
+    if inputs["asked"] == PACKED:
+        return {PACKED: given[0]}
+    return {TAKEN: given[1], ELSEWHERE: taken_elsewhere(answer, inputs["codes"])}
+
+
+def taken_elsewhere(answer: Any, codes: torch.Tensor) -> int:
+    """How many codes of the second tensor are not those of the first tensor's bytes.
+
+    The codes given here are too large for a nibble, in the even places. No byte can hold them:
+    whatever an answer packs, what it takes out of the bytes is not what it was given. Nothing is
+    said against an answer that refuses such codes.
+    """
+    wide = codes & 6
+    wide[:, 0::2] += 16  # the same bits whether codes are joined by | or by +, and below 256
+    try:
+        packed, taken = answer(wide)
+        low, high = packed & 15, packed >> 4
+        return int((torch.stack((low, high), dim=-1).flatten(1) != taken).sum())
+    except Exception:
+        return 0
 
 
 def expected_nibbles(inputs: Mapping[str, Any]) -> dict[str, Expected]:
     codes = np.asarray(inputs["codes"], np.int64)
-    value = reference.packed(codes) if inputs["asked"] == PACKED else codes
-    return {inputs["asked"]: Expected(value, "ND", kind="integer")}
+    if inputs["asked"] == PACKED:
+        return {PACKED: Expected(reference.packed(codes), "ND", kind="integer")}
+    says = (
+        "The second tensor was not taken out of the first: given codes that do not fit into the "
+        "bytes, it has them all the same"
+    )
+    none = Expected(np.array(0.0), kind="cost", too_much=says)
+    return {TAKEN: Expected(codes, "ND", kind="integer"), ELSEWHERE: none}
 
 
 PACKING = Exercise(
@@ -115,7 +141,8 @@ PACKING = Exercise(
         tied(
             "byte & 15 is the low code, byte >> 4 the high one; torch.stack((low, high), dim=-1) "
             "puts them side by side, .flatten(1) in a row.",
-            "high_first_when_read", "not_interleaved", "low_only", "sign_lost", TAKEN,
+            "high_first_when_read", "not_interleaved", "low_only", "sign_lost", "input_again",
+            TAKEN,
         ),
     ),
     misconceptions=NIBBLES,

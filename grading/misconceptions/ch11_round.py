@@ -199,6 +199,12 @@ NIBBLES = (
         lambda codes: (codes.clone(), codes.clone()),
     ),
     Misconception(
+        "input_again",
+        "The bytes are right, and the second tensor is your input. It is to be taken out of the "
+        "bytes: nothing else is there when a cache is read.",
+        lambda codes: (pair()(codes)[0], codes),
+    ),
+    Misconception(
         "bytes_alone",
         "Two tensors are asked for: the bytes, and the codes taken out of them.",
         lambda codes: pair()(codes)[0],

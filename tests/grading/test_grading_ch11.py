@@ -1,5 +1,7 @@
 """Chapter 11's exercises: other code that is right, mistakes in a learner's own words."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -110,6 +112,35 @@ def test_right_answers_in_other_words_pass():
 def test_mistakes_in_a_learners_own_words(id, answer, name):
     result = check(id, answer)
     assert result.status in ("wrong", "partly") and result.misconception == name, result
+
+
+def learner_nibbles(codes, second):
+    """One byte at a time. second(byte tensor, codes): what is said to be taken out of it."""
+    rows = [[int(r[i]) + 16 * int(r[i + 1]) for i in range(0, len(r), 2)] for r in codes]
+    packed = torch.tensor(rows, dtype=torch.uint8)
+    return packed, second(packed, codes)
+
+
+def one_by_one(packed, codes):
+    return torch.tensor([[n for b in r.tolist() for n in (b % 16, b // 16)] for r in packed])
+
+
+def test_codes_must_be_taken_out_of_the_bytes():
+    assert check("11.2", lambda codes: learner_nibbles(codes, one_by_one)).status == "passed"
+
+    def strict(codes):
+        if (codes > 15).any():
+            raise ValueError("no nibble")
+        return learner_nibbles(codes.long(), one_by_one)
+
+    assert check("11.2", strict).status == "passed"
+    for second in (lambda b, codes: codes, lambda b, codes: codes.clone()):
+        result = check("11.2", partial(learner_nibbles, second=second))
+        assert (result.status, result.earned) == ("partly", 1), result
+        assert result.misconception == "input_again" and "your input" in result.message
+    result = check("11.2", lambda codes: learner_nibbles(codes, lambda b, codes: codes & 15))
+    assert result.status == "partly" and result.misconception is None
+    assert "was not taken out of the first" in result.message
 
 
 # ---------------------------------------------------------------- what the checks draw
