@@ -176,11 +176,19 @@ class Recurrent:
 
 
 @dataclass(frozen=True)
+class GQAAndState:
+    """Attention and a state-space layer beside it, in one layer (Falcon-H1). Only counted here."""
+
+    attention: GQA
+    state: Recurrent
+
+
+@dataclass(frozen=True)
 class NoAttention:
     """A layer that mixes no tokens (the plain layers of Nemotron-H), so it remembers nothing."""
 
 
-Attention = GQA | MLA | Grouped | CSA2 | Recurrent | NoAttention
+Attention = GQA | MLA | Grouped | CSA2 | Recurrent | GQAAndState | NoAttention
 
 
 # ---------------------------------------------------------------- feed-forward and residual

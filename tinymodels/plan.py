@@ -13,6 +13,7 @@ from .config import (
     GQA,
     MLA,
     Attention,
+    GQAAndState,
     Grouped,
     Indexer,
     ModelConfig,
@@ -94,6 +95,13 @@ def _layer(i: int, a: Attention, row: RowFormat) -> LayerPlan:
             return _csa2(i, a, row)
         case Recurrent():
             return LayerPlan(i, a.kind, owner=i, constant_values=a.state + a.conv)
+        case GQAAndState():
+            kept = _gqa(i, a.attention)
+            return replace(
+                kept,
+                attention=f"{kept.attention} and {a.state.kind}",
+                constant_values=a.state.state + a.state.conv,
+            )
         case NoAttention():
             return LayerPlan(i, "none", owner=None)
     raise ValueError(f"layer {i}: {type(a).__name__} is no attention kind known here")

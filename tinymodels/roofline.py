@@ -93,8 +93,8 @@ def cache_read(model: str | ModelConfig, context: int, kv_bits: int | None = Non
     total = 0
     for i, (kept, layer) in enumerate(zip(plans, config.layers)):
         a = layer.attention
+        total += STATE_BYTES * kept.constant_values
         if isinstance(a, Recurrent | NoAttention):
-            total += STATE_BYTES * kept.constant_values
             continue
         owner = plans[kept.owner] if kept.owner is not None else kept
         near = kept.window or (owner.window if owner.main is None else None)

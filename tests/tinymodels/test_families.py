@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tinymodels import ledger
+from tinymodels import ledger, roofline
 from tinymodels.convert import config_from
 from tinymodels.families import load
 
@@ -195,3 +195,16 @@ def test_a_missing_file_and_a_folder(tmp_path):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(values_of("llama-3.1-8b")))
     assert load(folder).name == load(folder / "config.json").name == "some-model"
+
+
+def test_a_layer_that_attends_and_has_a_state():
+    """Falcon-H1: reading the cache reads the rows and the state beside them."""
+    values = dict(
+        model_type="falcon_h1", num_hidden_layers=3, hidden_size=66, num_attention_heads=6,
+        num_key_value_heads=3, mamba_d_ssm=55, mamba_n_heads=5, mamba_d_state=7, mamba_d_conv=3,
+    )  # fmt: skip
+    config = config_from(values)
+    row, state = 2 * 3 * 11 * 2, 2 * (55 * 7 + (55 + 2 * 7) * 2)
+    assert ledger.rate(config) == 3 * row
+    assert ledger.constant(config) == 3 * state
+    assert roofline.cache_read(config, 13) == 3 * (13 * row + state)

@@ -46,6 +46,10 @@ MORE = {
     "deepseek_v3": dict(kv_lora_rank=320),
     "deepseek_v32": dict(kv_lora_rank=320),
     "bamba": dict(attn_layer_indices=[3, 9]),
+    "mamba2": dict(hidden_size=4096),
+    "falcon_h1": dict(num_attention_heads=16),
+    "lfm2": dict(num_attention_heads=16, layer_types=["conv"] * 9 + ["full_attention"] * 4),
+    "lfm2_moe": dict(num_attention_heads=16, layer_types=["conv"] * 9 + ["full_attention"] * 4),
     "granitemoehybrid": dict(layer_types=["linear_attention"] * 6 + ["full_attention"] * 7),
     "nemotron_h": dict(
         num_hidden_layers=3, layers_block_type=["linear_attention", "full_attention", "mlp"]

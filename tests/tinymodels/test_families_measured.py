@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tinymodels import ledger
-from tinymodels.config import Recurrent
+from tinymodels.config import GQAAndState, Recurrent
 from tinymodels.convert import config_from
 
 transformers = pytest.importorskip("transformers")
@@ -77,6 +77,14 @@ FAMILIES = {
         ssm_state_size=6, mamba_num_heads=6, mamba_head_dim=12, n_groups=2, conv_kernel=3,
         expand=1,
     ),
+    "falcon_mamba": dict(state_size=6, conv_kernel=3),
+    "mamba2": dict(state_size=6, conv_kernel=3, num_heads=12, head_dim=12, n_groups=2),
+    "falcon_h1": WIDE | dict(
+        mamba_d_ssm=60, mamba_n_heads=6, mamba_d_head=10, mamba_n_groups=2, mamba_d_state=6,
+        mamba_d_conv=3,
+    ),
+    "lfm2": dict(layer_types=["conv", "full_attention", "conv"] * 2 + ["full_attention"]),
+    "lfm2_moe": EXPERTS | dict(layer_types=["conv", "full_attention", "conv"] * 2 + ["conv"]),
     "deepseek_v2": EXPERTS | LATENT, "deepseek_v3": EXPERTS | LATENT,
     "deepseek_v32": EXPERTS | LATENT | dict(index_head_dim=12, index_n_heads=3),
     "glm4_moe_lite": EXPERTS | LATENT,
@@ -116,7 +124,7 @@ def check_state(state: Recurrent, cache, i: int):
     if state.kind == "lightning attention":
         assert cache.linear_cache[i].numel() // 2 == state.state
         return
-    assert values_of(layer, "recurrent_states") == state.state
+    assert values_of(layer, "recurrent_states") == state.state  # 0: a convolution alone
     kept = {t.shape[-1] for t in layer.conv_states.values()}
     assert len(kept) == 1
     assert values_of(layer, "conv_states") * 2 == state.conv * kept.pop()  # taps - 1 = 2
@@ -134,6 +142,9 @@ def test_rows_of_each_layer(family):
         if isinstance(attention, Recurrent):
             assert counted[i] == 0
             check_state(attention, cache, i)
+        elif isinstance(attention, GQAAndState):
+            assert measured == counted[i] > 0
+            check_state(attention.state, cache, i)
         elif getattr(attention, "kv_source", None) is not None:
             assert counted[i] == measured == 0
         elif getattr(attention, "window", None):
@@ -141,3 +152,28 @@ def test_rows_of_each_layer(family):
         else:
             assert measured == counted[i]
     assert not any(counted[len(cache.layers) :])  # layers that share come last and own nothing
+
+
+def test_states_of_recurrent_gemma():
+    """Its states are kept in the layers themselves. As everywhere, the convolution's last inputs
+    are counted without the one just read."""
+    values = SMALL | WIDE | dict(
+        model_type="recurrent_gemma", lru_width=60, attention_window_size=WINDOW, conv1d_width=3
+    )  # fmt: skip
+    config = config_from(values)
+    own = transformers.AutoConfig.for_model(**values)
+    model = transformers.AutoModelForCausalLM.from_config(own).eval()
+    with torch.no_grad():
+        model(torch.randint(3, 31, (2, N)), use_cache=True)
+    recurrent = 0
+    for layer, counted in zip(model.model.layers, config.layers, strict=True):
+        block, kept = layer.temporal_block, counted.attention
+        if hasattr(block, "rg_lru"):
+            assert block.rg_lru.recurrent_states.numel() == 2 * kept.state
+            assert block.conv1d_state.numel() == 2 * kept.conv
+            recurrent += 1
+        else:
+            assert (kept.kv_heads, kept.head_dim, kept.window) == (2, 14, WINDOW)
+    assert recurrent == 5
+    assert ledger.rate(config) == 0
+    assert ledger.exact(config, 100)["window"] == 2 * WINDOW * 2 * 2 * 14 * 2

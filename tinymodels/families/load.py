@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import ModelConfig
-from . import alternating, deepseek, deepseek_v4, early, hybrid, latent, plain, searched
+from . import alternating, deepseek, deepseek_v4, early, hybrid, latent, plain, searched, states
 from .fields import Fields
 
 READERS = {
@@ -16,6 +16,7 @@ READERS = {
     **deepseek.READERS,
     **deepseek_v4.READERS,
     **hybrid.READERS,
+    **states.READERS,
     **searched.READERS,
 }
 

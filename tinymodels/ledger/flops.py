@@ -13,7 +13,7 @@ about a quarter), V4-Flash's 3.71 times, V3's 166.46 times; other assignments gi
 by 27 % still. Norms, softmax, RoPE and top-k are not counted.
 """
 
-from ..config import CSA2, GQA, MLA, Grouped, Indexer, ModelConfig
+from ..config import CSA2, GQA, MLA, GQAAndState, Grouped, Indexer, ModelConfig
 from ..published import config_of
 from .parameters import Weight, weights
 
@@ -83,8 +83,8 @@ def attended(config: ModelConfig, layer: int, context: int) -> int:
     """Entries that one query of a layer reads: its window and those selected, or all there are."""
     a = config.layers[layer].attention
     match a:
-        case GQA():
-            return min(context, a.window) if a.window else context
+        case GQAAndState(attention=GQA(window=window)) | GQA(window=window):
+            return min(context, window) if window else context
         case MLA():
             return min(context, a.indexer.top_k) if a.indexer else context
         case Grouped() | CSA2():
@@ -103,8 +103,10 @@ def _borrowed_indexer(config: ModelConfig, a: Grouped | CSA2) -> Indexer | None:
     return None
 
 
-def core(a: GQA | MLA | Grouped | CSA2) -> int:
+def core(a: GQA | GQAAndState | MLA | Grouped | CSA2) -> int:
     """FLOPs of one query over one entry, all heads: each number is met as key and as value."""
+    if isinstance(a, GQAAndState):
+        return core(a.attention)
     if isinstance(a, MLA):
         return 2 * a.heads * (a.kv_rank + a.rope_dim + a.kv_rank)
     return 2 * a.heads * 2 * a.head_dim
