@@ -22,6 +22,8 @@ import os
 import sys
 from dataclasses import dataclass
 
+from kernels import late_switch
+
 VARIABLE = "KVC_BACKEND"
 CHOICES = ("auto", "cuda", "interpret", "torch", "offline")
 DISTRIBUTIONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "pytorch-triton")
@@ -57,6 +59,7 @@ class Surroundings:
     has_cuda: bool
     imported_as: str | None = None  # None, "compiled" or "interpreted": triton is already here
     asked_to_interpret: bool = False  # TRITON_INTERPRET is set
+    jitted: tuple[str, ...] = ()  # kernels decorated for the compiler before `kernels` came
 
 
 def decide(wanted: str, here: Surroundings) -> Backend:
@@ -89,8 +92,9 @@ def _trouble(name: str, here: Surroundings) -> str | None:
         return ("triton was imported with TRITON_INTERPRET set; "
                 "unset it and start Python again (in a notebook: restart the kernel)")
     if name == "interpret":
-        if here.imported_as == "compiled":
-            return ("triton was imported before the package `kernels`, so it is set to compile; "
+        if here.imported_as == "compiled" and here.jitted:
+            return (f"the kernel {here.jitted[0]} was decorated before the package `kernels` was "
+                    "imported, so triton is set to compile; "
                     "restart the notebook's kernel and import `kernels` first")
         oldest, newest = INTERPRETER_VERSIONS
         if not oldest <= _minor(here.triton_version) <= newest:
@@ -116,11 +120,13 @@ def _surroundings() -> Surroundings:
     import torch
 
     module = sys.modules.get("triton")
-    imported_as = None
+    imported_as, jitted = None, ()
     if module is not None and hasattr(module, "knobs"):  # else: being imported right now
-        imported_as = "interpreted" if module.knobs.runtime.interpret else "compiled"
+        compiled = isinstance(module.language.max, module.JITFunction)
+        imported_as = "compiled" if compiled else "interpreted"
+        jitted = late_switch.jitted_before() if compiled else ()
     asked = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
-    return Surroundings(_triton_version(), torch.cuda.is_available(), imported_as, asked)
+    return Surroundings(_triton_version(), torch.cuda.is_available(), imported_as, asked, jitted)
 
 
 def _triton_version() -> str | None:
@@ -137,9 +143,12 @@ def _triton_version() -> str | None:
 @functools.cache
 def current() -> Backend:
     """This process's backend. The first call decides, and sets up triton's environment."""
-    choice = decide(os.environ.get(VARIABLE) or "auto", _surroundings())
+    here = _surroundings()
+    choice = decide(os.environ.get(VARIABLE) or "auto", here)
     if choice.name == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"
+        if here.imported_as == "compiled":
+            late_switch.to_interpreter()
     elif choice.name in ("cuda", "offline"):
         os.environ.pop("TRITON_INTERPRET", None)
         # Today's default (a * b + c is one rounding), said aloud so that 3.9 does not warn.

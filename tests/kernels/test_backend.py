@@ -1,5 +1,6 @@
 """The choice of backend, and the order of imports it does not depend on."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -22,7 +23,9 @@ NONE = Surroundings(None, has_cuda=False)
     ("auto", Surroundings("3.6.0", False), "torch"),
     ("auto", Surroundings("3.10.0", False), "torch"),
     ("auto", Surroundings("3.7.1", False), "interpret"),
-    ("auto", Surroundings("3.9.0", False, imported_as="compiled"), "torch"),
+    ("auto", Surroundings("3.9.0", False, imported_as="compiled", jitted=("mine",)), "torch"),
+    ("auto", Surroundings("3.9.0", False, imported_as="compiled"), "interpret"),
+    ("auto", Surroundings("3.9.0", True, imported_as="compiled", jitted=("mine",)), "cuda"),
     ("auto", Surroundings("3.9.0", False, imported_as="interpreted"), "interpret"),
     ("auto", Surroundings("3.9.0", True, asked_to_interpret=True), "interpret"),
     ("interpret", Surroundings("3.9.0", True), "interpret"),
@@ -37,8 +40,8 @@ def test_decide(wanted, here, name):
     ("cuda", CPU, "torch sees no GPU"),
     ("interpret", NONE, "triton is not installed"),
     ("interpret", Surroundings("3.6.0", False), r"triton 3.6.0 is installed.*from 3.7 to 3.9 only"),
-    ("interpret", Surroundings("3.9.0", False, imported_as="compiled"),
-     "triton was imported before the package `kernels`.*restart"),
+    ("interpret", Surroundings("3.9.0", False, imported_as="compiled", jitted=("mine", "other")),
+     "kernel mine was decorated before the package `kernels` was imported.*restart"),
     ("cuda", Surroundings("3.9.0", True, imported_as="interpreted"), "unset it and start"),
     ("offline", Surroundings("3.9.0", False, imported_as="interpreted"), "unset it and start"),
 ])
@@ -114,10 +117,48 @@ except IndexError as error:
     assert told.startswith("kernel beyond, program (0, 0, 0): tl.load is out of bounds: 8 of 8")
 
 
+def forms():
+    """What each name of triton's language is here: a function interpreted, compiled, ..."""
+    import triton.language as tl
+
+    return sorted((space.__name__, name, type(value).__name__)
+                  for space in (tl, tl.standard, tl.random, tl.tensor)
+                  for name, value in vars(space).items() if not name.startswith("__"))
+
+
 @pytest.mark.interpreter
-def test_triton_imported_before_kernels():
-    assert run("import triton; from kernels import backend; c = backend.current();"
-               "print(c.name, '|', c.reason)").startswith("torch | triton was imported before")
+def test_an_optimizer_made_before_kernels_is_no_hindrance():
+    """torch imports triton for it, set to compile; the language ends as if we had come first."""
+    late = run("""
+import sys, torch
+torch.optim.AdamW([torch.nn.Parameter(torch.ones(3))])
+assert type(sys.modules["triton"].language.max).__name__ == "JITFunction"
+from kernels import backend, select_topk
+print(backend.current().name)
+""" + f"{inspect.getsource(forms)}\nprint(forms())" + """
+scores = torch.randn(2, 5, 37, generator=torch.Generator().manual_seed(3))
+for impl in ("triton", "torch"):
+    print(select_topk(scores, 7, ratio=2, start=65, impl=impl).tolist())
+""").splitlines()
+    assert late[0] == "interpret" and late[2] == late[3] != ""
+    assert late[1] == str(forms())
+
+
+@pytest.mark.interpreter
+def test_triton_imported_before_kernels(tmp_path):
+    script = tmp_path / "reader.py"
+    script.write_text("""
+import triton
+
+@triton.jit
+def mine(source):
+    pass
+
+from kernels import backend
+print(backend.current().name, '|', backend.current().reason)
+""")
+    told = run(f"import runpy; runpy.run_path({str(script)!r})")
+    assert told.startswith("torch | the kernel mine was decorated before")
     assert run("import triton; from kernels import backend; print(backend.current().name)",
                TRITON_INTERPRET="1") == "interpret"
 
