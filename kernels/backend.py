@@ -120,7 +120,8 @@ def _surroundings() -> Surroundings:
     import torch
 
     module = sys.modules.get("triton")
-    imported_as, jitted = None, ()
+    imported_as: str | None = None
+    jitted: tuple[str, ...] = ()
     if module is not None and hasattr(module, "knobs"):  # else: being imported right now
         compiled = isinstance(module.language.max, module.JITFunction)
         imported_as = "compiled" if compiled else "interpreted"
