@@ -1,22 +1,37 @@
 """The web pages of the whole course: links, pictures, words, the search, what is refused."""
 
+import io
 import json
 import re
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
+from PIL import Image
 from site_pages import broken_links, read_pages
 
-from tinymodels.widgets import BytesExplorer, Ladder
+from tinymodels.families import load
+from tinymodels.ledger import rate
+from tinymodels.presets import tiny_v1
+from tinymodels.widgets import BytesExplorer, Ladder, plot
 from tools.__main__ import main
 from tools.site import chapters as chapter_list
 from tools.site.cells import body
+from tools.site.dark import named, size, turned, twin
+from tools.site.glossary import names, rows
 from tools.site.live import live
-from tools.site.write import write
+from tools.site.write import DOCUMENTS, write
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+CONFIGS = {
+    "tiny V1, the model of this course": tiny_v1(),
+    "DeepSeek 67B (V1)": "deepseek-67b",
+    "Llama 3.1 8B (GQA)": load(ROOT / "tests/configs/llama-3.1-8b.json"),
+    "Qwen2 7B (GQA)": load(ROOT / "tests/configs/qwen2-7b.json"),
+    "Falcon 7B (MQA)": load(ROOT / "tests/configs/falcon-7b.json"),
+}
 HEAD = "# 00 · Halves\n\n*20 minutes.* Objectives\n\n- halve\n\n> **The number: 7.**"
 
 
@@ -25,6 +40,11 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("web") / "site"
     write(ROOT, folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return read_pages(site)
 
 
 def nowhere(url):
@@ -47,8 +67,8 @@ def small_course(root: Path, made) -> Path:
     for name in ("notebooks", "exercises", "docs"):
         (root / name).mkdir(parents=True)
     nbformat.write(made, root / "notebooks" / "00__start_here.ipynb")
-    for name in ("bytes_per_token.png", "glossary.md"):
-        (root / "docs" / name).write_bytes((ROOT / "docs" / name).read_bytes())
+    for name in ("docs/bytes_per_token.png", "docs/glossary.md", "README.md", "README.zh-CN.md"):
+        (root / name).write_bytes((ROOT / name).read_bytes())
     return root
 
 
@@ -71,8 +91,7 @@ def test_the_link_check_finds_what_is_broken(tmp_path):
     ]
 
 
-def test_every_lesson_and_exercise_has_a_page(site):
-    pages = read_pages(site)
+def test_every_lesson_and_exercise_has_a_page(site, pages):
     for folder in ("notebooks", "exercises"):
         for path in (ROOT / folder).glob("*.ipynb"):
             assert f"{folder}/{path.stem}.html" in pages
@@ -81,14 +100,18 @@ def test_every_lesson_and_exercise_has_a_page(site):
     assert list(chapter_list.STEMS) == sorted(chapter_list.STEMS) and len(chapter_list.STEMS) == 14
 
 
-def test_every_picture_has_words_and_a_size(site):
+def test_every_picture_has_words_and_a_size(site, pages):
     count = 0
-    for name, page in read_pages(site).items():
-        for picture in page.pictures:
-            count += 1
-            assert len(picture.get("alt", "")) > 10, (name, picture)
-            if name.startswith("notebooks/") or name == "index.html":
-                assert int(picture["width"]) > 0 and int(picture["height"]) > 0
+    for name, page in pages.items():
+        days = [picture for picture in page.pictures if picture["class"] == "by-day"]
+        nights = [picture for picture in page.pictures if picture["class"] == "by-night"]
+        assert len(days) + len(nights) == len(page.pictures)
+        for day, night in zip(days, nights, strict=True):
+            count += name.startswith("notebooks/") or name == "index.html"
+            assert len(day.get("alt", "")) > 10, (name, day)
+            assert "loading" not in day | night  # such a picture is missing on paper
+            assert int(day["width"]) > 0 and int(day["height"]) > 0
+            assert night == {**day, "class": "by-night", "src": named(day["src"])}
     stored = [
         output
         for stem in LESSONS
@@ -99,8 +122,47 @@ def test_every_picture_has_words_and_a_size(site):
     assert count == len(stored) + 2  # and the two of the front page
 
 
-def test_headings_ids_and_scripts_are_in_order(site):
-    for name, page in read_pages(site).items():
+def test_documents_are_pages_in_their_language(site, pages):
+    for name in DOCUMENTS:
+        path = name.removesuffix(".md") + ".html"
+        assert path in pages["index.html"].links
+        text = (site / path).read_text(encoding="utf-8")
+        assert f'<html lang="{"zh-CN" if "zh-CN" in name else "en"}"' in text
+    front = (site / "index.html").read_text(encoding="utf-8")
+    assert '<a class="plain" href="README.zh-CN.html" lang="zh-CN"' in front
+    assert "../README.zh-CN.html" in pages["docs/glossary.html"].links
+    assert "docs/glossary.html" in pages["README.zh-CN.html"].links
+
+
+def test_every_page_says_where_it_stands(site):
+    stands = chapter_list.STANDS_ON
+    for stem in LESSONS:
+        lesson = (site / f"notebooks/{stem}.html").read_text(encoding="utf-8")
+        place = lesson[lesson.index('<nav class="place"') : lesson.index("<h1")]
+        below, _, above = place.partition("Leads to")
+        assert re.findall(r'href="(\d\d)__', below) == list(stands[stem[:2]])
+        leads = [other for other, needed in stands.items() if stem[:2] in needed]
+        assert re.findall(r'href="(\d\d)__', above) == leads and (leads or stem[:2] == "13")
+        exercises = (site / f"exercises/{stem}.html").read_text(encoding="utf-8")
+        assert f'Stands on <a href="../notebooks/{stem}.html"' in exercises
+        head = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", 4).cells[0].source
+        back = {digits for digits in re.findall(r"\]\((\d\d)__\w+\.ipynb", head)}
+        assert back <= {*stands[stem[:2]], *leads}, stem
+    assert all(needed < chapter for chapter, several in stands.items() for needed in several)
+    for name in DOCUMENTS:
+        page = (site / name).with_suffix(".html").read_text(encoding="utf-8")
+        assert "Beside the chapters of <a href=" in page
+
+
+def test_a_term_of_the_glossary_has_a_place(site):
+    text = (site / "docs/glossary.html").read_text(encoding="utf-8")
+    places = re.findall(r'<tr role="row" id="(term-[^"]+)">', text)
+    assert len(places) == len(rows((ROOT / "docs/glossary.md").read_text(encoding="utf-8")))
+    assert "term-kv-cache" in places and '<td role="cell" lang="zh-CN">KV 缓存</td>' in text
+
+
+def test_headings_ids_and_scripts_are_in_order(site, pages):
+    for name, page in pages.items():
         assert page.headings.count(1) == 1, name
         assert all(b - a <= 1 for a, b in zip(page.headings, page.headings[1:])), name
         assert len(page.ids) == len(set(page.ids)), name
@@ -114,10 +176,11 @@ def test_nothing_comes_from_elsewhere(site):
             assert not re.search(r"\bfetch\(|XMLHttpRequest|@import|url\(\s*['\"]?http", text), path
 
 
-def test_the_search_knows_every_page(site):
+def test_the_search_knows_every_page(site, pages):
     text = (site / "search.js").read_text(encoding="utf-8")
-    entries = json.loads(text.removeprefix("window.courseIndex = ").rstrip().rstrip(";"))
-    pages = read_pages(site)
+    index = json.loads(text.removeprefix("window.courseIndex = ").rstrip().rstrip(";"))
+    entries = index["entries"]
+    assert all(term[0] in pages["docs/glossary.html"].ids for term in index["terms"])
     assert {entry["u"] for entry in entries} == set(pages) - {"index.html"}
     for entry in entries:
         assert not entry["a"] or entry["a"] in pages[entry["u"]].ids
@@ -136,7 +199,78 @@ def test_the_live_widgets_stand_where_the_notebook_has_them(site):
     assert [name for name, _ in names("index.html")] == ["ladder"]
 
 
+def test_the_live_numbers_are_the_ledgers(site):
+    text = (site / "live/ladder.js").read_text(encoding="utf-8")
+    state = json.loads(re.search(r"^state: (.*),$", text, re.M)[1])
+    told = {
+        view["view"]["unit"].split(" · ")[1].split(",")[0]: view["view"]["number"]
+        for view in state["views"].values()
+    }
+    models = {
+        "V1": "deepseek-67b",
+        "V2": "deepseek-v2",
+        "V3.2": "deepseek-v3.2",
+        "V4-Flash": "deepseek-v4-flash",
+        "V4.1-Flash": "deepseek-v4.1-flash",
+    }
+    assert len(told) == 7
+    for short, name in models.items():
+        assert told[short] == plot.exact(rate(name)), short
+    text = (site / "live/explorer.js").read_text(encoding="utf-8")
+    shapes = json.loads(re.search(r"^return looker\((.*)\);$", text, re.M)[1])["presets"]
+    for words, config in CONFIGS.items():
+        shape = shapes[words]
+        bits = 2 * shape["layers"] * shape["kv_heads"] * shape["head_dim"] * shape["bits"]
+        assert bits == 8 * rate(config), words
+
+
 # ---------------------------------------------------------------- single pieces
+
+
+@pytest.mark.parametrize("one", [*plot.PALETTE, *plot.LIGHT.values(), "#808080"])
+def test_two_colours_keep_their_contrast_in_the_dark(one):
+    def twins(*colours):
+        rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in colours])
+        return ["#" + bytes(row).hex() for row in np.round(turned(rgb)).astype(np.uint8)]
+
+    white, ink = twins("#ffffff", plot.LIGHT["ink"])
+    assert white == plot.DARK["ground"]  # a picture has no edge on the page
+    (dark,) = twins(one)
+    floor = 0.95 if one != plot.BLACK else 0.85  # there is nothing brighter than white
+    for other, theirs in (("#ffffff", white), (plot.LIGHT["ink"], ink)):
+        now, then = plot.contrast(dark, theirs), plot.contrast(one, other)
+        assert floor * then <= now <= 1.06 * then, (one, other)
+
+
+def test_a_twin_is_the_same_picture_in_other_colours():
+    fig, ax = plot.figure(3.1, 1.7)
+    ax.plot([3, 1, 2], color=plot.ORANGE)
+    day = plot.png(fig)
+    night = twin(day)
+    one, other = (Image.open(io.BytesIO(png)) for png in (day, night))
+    assert one.size == other.size == size(day) == size(night)
+    assert (np.asarray(one.convert("L")) == 255).mean() > 0.5
+    corner = other.convert("RGB").getpixel((0, 0))
+    assert "#" + bytes(corner).hex() == plot.DARK["ground"]
+    pairs = np.concatenate([np.asarray(p.convert("RGB")) for p in (one, other)], axis=2)
+    assert len(np.unique(pairs.reshape(-1, 6), axis=0)) > 20
+    assert len(np.unique(pairs[..., 3:].reshape(-1, 3), axis=0)) > 20
+    grey = Image.new("RGB", (7, 5), (128, 128, 128))
+    out = io.BytesIO()
+    grey.save(out, format="png")
+    assert Image.open(io.BytesIO(twin(out.getvalue()))).size == (7, 5)
+
+
+def test_all_names_of_a_term():
+    assert names("MHA; multi-head attention", "多头注意力（MHA）") == [
+        "MHA",
+        "multi-head attention",
+        "多头注意力",
+    ]
+    assert {"near memory, far memory", "near", "近记忆", "远记忆"} <= set(
+        names("near memory, far memory; near; far", "近记忆、远记忆")
+    )
+    assert "bias" in names("bias (of a router)", "偏置")
 
 
 @pytest.mark.parametrize("reached", [0, 1, 4, 6])
@@ -214,6 +348,8 @@ def test_a_notebook_that_cannot_be_shown_leaves_the_old_site(tmp_path, capsys):
     assert said.out == "" and "notebooks/00__start_here.ipynb, cell 1" in said.err
     assert (root / "site" / "index.html").read_text() == before
     assert sorted(path.name for path in root.iterdir()) == [
+        "README.md",
+        "README.zh-CN.md",
         "docs",
         "exercises",
         "notebooks",

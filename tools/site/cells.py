@@ -7,11 +7,12 @@ import hashlib
 import html
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import nbformat
 from nbconvert.filters.ansi import strip_ansi
 
+from .dark import both, size
 from .live import live
 from .words import Sections, code, converter, plain
 
@@ -23,11 +24,12 @@ PICTURE = re.compile(
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a page for the search: where it begins, its heading, its words."""
+    """A piece of a page for the search: where it begins, its heading, its words, its code."""
 
     anchor: str
     heading: str
     words: str
+    code: str = ""
 
 
 @dataclass
@@ -76,8 +78,10 @@ def _noted(made: Body, markdown: Callable[[str], str], text: str) -> str:
         _, anchor, heading = made.sections.found[-1] if made.sections.found else (1, "", "")
         words = " ".join(plain(re.sub(r'<a class="anchor".*?</a>', "", markup)).split())
         if made.parts and made.parts[-1].anchor == anchor:  # cells between: still one part
-            words = f"{made.parts.pop().words} {words}"
-        made.parts.append(Part(anchor, heading, words))
+            last = made.parts[-1]
+            made.parts[-1] = replace(last, words=f"{last.words} {words}")
+        else:
+            made.parts.append(Part(anchor, heading, words))
         pieces.append(markup)
     return "".join(pieces)
 
@@ -85,6 +89,9 @@ def _noted(made: Body, markdown: Callable[[str], str], text: str) -> str:
 def _code_cell(made: Body, cell: nbformat.NotebookNode, predict: bool, guessed: bool) -> str:
     shown = "".join(_output(made, output) for output in cell.get("outputs", ()))
     block = code(cell.source)
+    if made.parts:
+        last = made.parts[-1]
+        made.parts[-1] = replace(last, code=f"{last.code} {cell.source}".strip())
     if predict:
         note = '<p class="guess">Guess before you read on: the answer is folded below.</p>'
         return f'<div class="cell predict">{block}{note}</div>'
@@ -117,13 +124,11 @@ def _figure(made: Body, found: re.Match, text: str) -> str:
     content = base64.b64decode(found["data"])
     name = hashlib.sha256(content).hexdigest()[:16] + ".png"
     made.pictures[name] = content
-    wide, high = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+    wide, high = size(content)
     width = int(found["width"])
-    image = (
-        f'<img src="../pictures/{name}" alt="{found["alt"]}" width="{width}"'
-        f' height="{round(width * high / wide)}" loading="lazy">'
-    )
-    if html.unescape(found["alt"]) == text:
+    alt = html.unescape(found["alt"])
+    image = both(f"../pictures/{name}", alt, width, round(width * high / wide))
+    if alt == text:
         return f"<figure>{image}</figure>"
     words = f"<details><summary>In words</summary>{_text(text)}</details>"
     moving = live(text)

@@ -26,6 +26,24 @@ STEMS = {
     "13__capstone": "Capstone",
 }
 
+# What a reader needs before a chapter; what a chapter's first paragraph points back to is among it.
+STANDS_ON = {
+    "00": (),
+    "01": ("00",),
+    "02": ("01",),
+    "03": ("01", "02"),
+    "04": ("01", "02"),
+    "05": ("01", "04"),
+    "06": ("05",),
+    "07": ("06",),
+    "08": ("03", "07"),
+    "09": ("08",),
+    "10": ("08", "09"),
+    "11": ("10",),
+    "12": ("09", "11"),
+    "13": ("05", "11", "12"),
+}
+
 
 @dataclass(frozen=True)
 class Chapter:

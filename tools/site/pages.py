@@ -5,15 +5,17 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinymodels.widgets import plot
 from tinymodels.widgets.ladder import Ladder
 from tools import readme_picture
 
+from . import glossary
 from .cells import Body
-from .chapters import Chapter
-from .words import Sections, converter
+from .chapters import STANDS_ON, Chapter
+from .dark import both
+from .words import PICTURE_SIZE, Sections, converter
 
 COURSE = "KV cache, from MHA to CED"
 QUESTION = (
@@ -27,7 +29,8 @@ LEAD = (
 )
 HERE = (
     "These pages are the course to read: every output below a cell is what the cell printed. To"
-    " change and run them, get the course itself and type <code>python3 course.py lab</code>."
+    " change and run them, get the course itself and type <code>python3 course.py lab</code>:"
+    ' <a href="README.html">the README</a> says what that needs.'
 )
 
 
@@ -80,8 +83,9 @@ def framed(page: Page) -> str:
 <header class="top">
 <a class="home" href="{to("index.html")}">{html.escape(COURSE)}</a>
 <form class="search" role="search"><label for="search">Search</label>
-<input id="search" type="search" autocomplete="off" placeholder="latent, indexer, 890 …"></form>
+<input id="search" type="search" autocomplete="off" placeholder="latent, 缓存, 890"></form>
 <a class="plain" href="{to("docs/glossary.html")}">Glossary</a>
+<a class="plain" href="{to("README.zh-CN.html")}" lang="zh-CN" hreflang="zh-CN">中文</a>
 <button type="button" class="theme" aria-pressed="false">Dark</button>
 </header>
 <div id="found" hidden><p role="status"></p><ol></ol></div>
@@ -96,36 +100,64 @@ def framed(page: Page) -> str:
 
 
 def chapter_page(
-    chapter: Chapter, body: Body, path: str, around: tuple[Chapter | None, Chapter | None]
+    chapter: Chapter,
+    body: Body,
+    path: str,
+    around: tuple[Chapter | None, Chapter | None],
+    course: list[Chapter],
 ) -> Page:
     """A lesson's page, or its exercises'; `around` are the chapters before and after."""
     exercises = path.startswith("exercises/")
     title = f"{chapter.digits} · {chapter.title}" + (" · exercises" if exercises else "")
     contents = tuple((name, words) for level, name, words in body.sections.found if level == 2)
     page = Page(path, title, "", contents, tuple(sorted(body.scripts)))
-    links = []
+    before, after = around
+    links = [_link(page, before, "Before: ")] if before and not exercises else []
+    note = ""
     if exercises:
         note = (
             '<p class="note">To solve these, open the notebook in the course: it grades what'
             " you write and says which mistake it looks like.</p>"
         )
         if chapter.notebook:
-            words = f"The lesson: {chapter.title}"
-            links.append(f'<a href="{page.up(chapter.lesson_page)}">{html.escape(words)}</a>')
+            links.append(_link(page, chapter, "The lesson: "))
+    elif chapter.exercises:
+        words = f"Exercises of chapter {chapter.digits}"
+        links.append(f'<a href="{page.up(chapter.exercise_page)}">{words}</a>')
+    if after:
+        links.append(_link(page, after, "Next: "))
+    end = f'<nav class="around" aria-label="Chapters">{"".join(links)}</nav>' if links else ""
+    place = _place(page, chapter, course, exercises)
+    return Page(path, title, place + note + body.markup + end, contents, page.scripts)
+
+
+def _link(page: Page, chapter: Chapter, word: str = "") -> str:
+    words = html.escape(f"{word}{chapter.digits} · {chapter.title}")
+    return f'<a href="{page.up(chapter.lesson_page)}">{words}</a>'
+
+
+def _place(page: Page, chapter: Chapter, course: list[Chapter], exercises: bool) -> str:
+    """What a page stands on, and what it leads to."""
+    there = [other for other in course if other.notebook is not None]
+    if exercises:
+        below = [chapter] if chapter.notebook else []
     else:
-        note = ""
-        for other, word in zip(around, ("Before", "Next")):
-            if other is not None:
-                words = f"{word}: {other.digits} · {other.title}"
-                links.append(f'<a href="{page.up(other.lesson_page)}">{html.escape(words)}</a>')
-    after = f'<nav class="around" aria-label="Chapters">{"".join(links)}</nav>' if links else ""
-    return Page(path, title, note + body.markup + after, contents, page.scripts)
+        below = [other for other in there if other.digits in STANDS_ON[chapter.digits]]
+    above = [other for other in there if chapter.digits in STANDS_ON[other.digits]]
+    parts = []
+    for word, others in (("Stands on", below), ("Leads to", above)):
+        if others:
+            names = ", ".join(_link(page, other) for other in others)
+            parts.append(f"<li>{word} {names}</li>")
+    if not parts:
+        return ""
+    return f'<nav class="place" aria-label="Where this stands"><ul>{"".join(parts)}</ul></nav>'
 
 
-def front_page(chapters: list[Chapter], ladder_picture: str, docs: list[tuple[str, str]]) -> Page:
+def front_page(chapters: list[Chapter], ladder_picture: str, docs: list[Page]) -> Page:
     """The question, the ladder, the picture, and the table of chapters.
 
-    ladder_picture: the path of the still picture. docs: (path, title) of other pages.
+    ladder_picture: the path of the still picture. docs: the pages beside the chapters.
     """
     points = readme_picture.series()
     first = next((c for c in chapters if c.notebook is not None), None)
@@ -136,9 +168,15 @@ def front_page(chapters: list[Chapter], ladder_picture: str, docs: list[tuple[st
             f"Begin with chapter {first.digits}</a></p>"
         )
     figure = Ladder(6)
-    alt = html.escape(figure.view.alt)
+    still = both(ladder_picture, figure.view.alt, 680, 310)
+    series = both(
+        f"pictures/{readme_picture.PICTURE.name}", readme_picture.alt(points), *PICTURE_SIZE
+    )
     rows = "\n".join(_row(chapter) for chapter in chapters)
-    more = "".join(f'<li><a href="{path}">{html.escape(title)}</a></li>' for path, title in docs)
+    more = "".join(
+        f'<li><a href="{page.path}" lang="{page.language}">{html.escape(page.title)}</a></li>'
+        for page in docs
+    )
     main = f"""<div class="words front">
 <h1>{html.escape(COURSE)}</h1>
 <p class="question">{QUESTION}</p>
@@ -148,19 +186,20 @@ def front_page(chapters: list[Chapter], ladder_picture: str, docs: list[tuple[st
 <p>Switch on one idea after another, and watch what one remembered token costs.</p>
 </div>
 <figure class="live" data-widget="ladder" data-start="{html.escape(_start())}">
-<img src="{ladder_picture}" alt="{alt}" width="680" height="310"></figure>
+{still}</figure>
 <div class="words front">
 <h2 id="chapters">Chapters</h2>
 <p>{HERE}</p>
 <div class="scroll" tabindex="0" role="region" aria-label="Table of chapters">
-<table class="chapters"><thead><tr><th scope="col">chapter</th><th scope="col">time</th>
-<th scope="col">its number</th><th scope="col">to solve</th></tr></thead>
-<tbody>
+<table class="chapters" role="table"><thead role="rowgroup"><tr role="row">
+<th scope="col" role="columnheader">chapter</th><th scope="col" role="columnheader">time</th>
+<th scope="col" role="columnheader">its number</th><th scope="col" role="columnheader">to solve</th>
+</tr></thead>
+<tbody role="rowgroup">
 {rows}
 </tbody></table></div>
 <h2 id="numbers">The numbers of the whole series</h2>
-<figure><img src="pictures/bytes_per_token.png" alt="{html.escape(readme_picture.alt(points))}"
- width="720" height="340" loading="lazy">
+<figure>{series}
 <figcaption>C: its source states the number. R: read off a chart that its source printed.
 D: derived here from sourced shapes.</figcaption></figure>
 <h2 id="more">Beside the chapters</h2>
@@ -185,22 +224,41 @@ def _row(chapter: Chapter) -> str:
         )
     if chapter.notebook is None:
         return (
-            f'<tr class="missing"><th scope="row">{title}</th><td>in work</td><td></td>'
-            f"<td>{solve}</td></tr>"
+            f'<tr role="row" class="missing"><th scope="row" role="rowheader">{title}</th>'
+            f'<td role="cell">in work</td><td role="cell"></td><td role="cell">{solve}</td></tr>'
         )
     number = converter(Sections(), lambda url: None)(chapter.number).strip()
     number = number.removeprefix("<p>").removesuffix("</p>")
     return (
-        f'<tr><th scope="row"><a href="{chapter.lesson_page}">{title}</a></th>'
-        f"<td>{html.escape(chapter.time)}</td><td>{number}</td><td>{solve}</td></tr>"
+        '<tr role="row"><th scope="row" role="rowheader">'
+        f'<a href="{chapter.lesson_page}">{title}</a></th>'
+        f'<td role="cell">{html.escape(chapter.time)}</td><td role="cell">{number}</td>'
+        f'<td role="cell">{solve}</td></tr>'
     )
 
 
-def document(path: str, text: str, link: Callable[[str], str | None]) -> tuple[Page, Sections]:
+def document(path: str, text: str, link: Callable[[str], str | None], title: str) -> Page:
     """The page of a markdown file, such as docs/glossary.md."""
     sections = Sections()
     markup = converter(sections, link)(text)
+    if path == "docs/glossary.html":
+        markup = glossary.marked(markup)
     contents = tuple((name, words) for level, name, words in sections.found if level == 2)
-    title = sections.found[0][2] if sections.found else path
+    language = "zh-CN" if path.endswith(".zh-CN.html") else "en"
     main = f'<div class="words document">{markup}</div>'
-    return Page(path, title, main, contents), sections
+    return Page(path, title, main, contents, (), language)
+
+
+def beside(page: Page, others: list[Page]) -> Page:
+    """A document's page with the way back to the course and on to the other documents."""
+    place = (
+        '<nav class="place" aria-label="Where this stands"><ul><li>Beside the chapters of '
+        f'<a href="{page.up("index.html")}">the course</a></li></ul></nav>'
+    )
+    links = "".join(
+        f'<a href="{page.up(other.path)}" lang="{other.language}">{html.escape(other.title)}</a>'
+        for other in others
+        if other.path != page.path
+    )
+    end = f'<nav class="around" aria-label="Beside the chapters">{links}</nav>'
+    return replace(page, main=place + page.main + end)

@@ -18,7 +18,15 @@
     document.querySelector(".contents details")?.removeAttribute("open");
   }
 
-  // ---- search: every word must be there; headings weigh more
+  // ---- paper shows what is folded
+  const folded = [];
+  addEventListener("beforeprint", () => {
+    folded.push(...document.querySelectorAll("main details:not([open])"));
+    for (const one of folded) one.open = true;
+  });
+  addEventListener("afterprint", () => { for (const one of folded.splice(0)) one.open = false; });
+
+  // ---- search
   const box = document.getElementById("search");
   const panel = document.getElementById("found");
   const base = root.dataset.root;
@@ -26,7 +34,7 @@
   const index = () => loading ??= new Promise((done, failed) => {
     const script = document.createElement("script");
     script.src = `${base}search.js`;
-    script.onload = () => done(window.courseIndex);
+    script.onload = () => done(finder(window.courseIndex));
     script.onerror = failed;
     document.head.append(script);
   });
@@ -35,36 +43,26 @@
     node.append(...children);
     return node;
   };
+  const plain = (w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\d(?=(\d{3})+$)/g, "$&,?");
   function excerpt(text, words) {
     const low = text.toLowerCase();
-    const at = Math.max(0, Math.min(...words.map((w) => low.indexOf(w)).filter((i) => i >= 0), 1e9) % 1e9 - 50);
+    const places = words.map((w) => low.search(new RegExp(`(?<![a-z0-9])${plain(w)}`))).filter((i) => i >= 0);
+    const from = places.length ? Math.min(...places) - 50 : 0;
+    const at = from > 0 ? text.indexOf(" ", from) + 1 : 0;
     const cut = (at ? "… " : "") + text.slice(at, at + 170).trim() + (at + 170 < text.length ? " …" : "");
-    const pattern = words.map((w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
+    const pattern = words.map((w) => (/^[a-z0-9]/.test(w) ? `\\b${plain(w)}[a-z0-9]*` : plain(w))).join("|");
     return cut.split(new RegExp(`(${pattern})`, "gi"))
       .map((piece, i) => (i % 2 ? element("mark", { textContent: piece }) : piece));
   }
   async function search() {
-    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-    panel.hidden = !words.length;
-    if (!words.length) return;
     const asked = box.value;
-    const entries = await index();
+    panel.hidden = !asked.trim();
+    if (panel.hidden) return;
+    const find = await index();
     if (asked !== box.value) return;
-    const hits = [];
-    for (const entry of entries) {
-      const heading = `${entry.t} ${entry.h}`.toLowerCase();
-      const text = entry.w.toLowerCase();
-      if (!words.every((w) => heading.includes(w) || text.includes(w))) continue;
-      const starts = entry.u === "docs/glossary.html" && words.every((w, i) => i || text.startsWith(w));
-      const weight = words.reduce((sum, w) => sum + (heading.includes(w) ? 5 : 0)
-        + Math.min(4, text.split(w).length - 1), starts ? 50 : 0);
-      hits.push([weight, entry]);
-    }
-    hits.sort((one, other) => other[0] - one[0]);
-    panel.querySelector("p").textContent = hits.length
-      ? `${hits.length} ${hits.length === 1 ? "place" : "places"}${hits.length > 20 ? ", the first 20:" : ":"}`
-      : "Nothing has these words.";
-    panel.querySelector("ol").replaceChildren(...hits.slice(0, 20).map(([, entry]) => {
+    const { hits, whole, heard } = find(asked);
+    panel.querySelector("p").textContent = told(hits, whole, heard);
+    panel.querySelector("ol").replaceChildren(...hits.slice(0, 20).map(({ entry, words }) => {
       const href = `${base}${entry.u}${entry.a ? `#${entry.a}` : ""}`;
       const name = entry.h && !entry.t.endsWith(entry.h) ? `${entry.t}: ${entry.h}` : entry.t;
       const link = element("a", { href, textContent: name });
@@ -72,11 +70,21 @@
       return element("li", {}, link, element("p", {}, ...excerpt(entry.w, words)));
     }));
   }
+  function told(hits, whole, heard) {
+    if (!hits.length) return "Nothing has these words.";
+    const instead = heard.map(([typed, found]) => `Nothing has “${typed}”; shown is “${found}”. `).join("");
+    const few = whole ? "" : "No place has all of these words; the nearest: ";
+    const places = `${hits.length} ${hits.length === 1 ? "place" : "places"}`;
+    return `${instead}${few}${places}${hits.length > 20 ? ", the first 20:" : ":"}`;
+  }
   box.addEventListener("input", search);
   box.addEventListener("focus", index, { once: true });
   box.form.addEventListener("submit", (event) => {
     event.preventDefault();
     panel.querySelector("a")?.focus();
+  });
+  document.addEventListener("pointerdown", (event) => {
+    if (!panel.contains(event.target) && !box.form.contains(event.target)) panel.hidden = true;
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !panel.hidden) {
@@ -117,7 +125,7 @@
     const place = document.createElement("div");
     figure.prepend(place);
     live.render({ model: stub(live, JSON.parse(figure.dataset.start)), el: place });
-    figure.querySelector(":scope > img")?.remove();
+    for (const still of figure.querySelectorAll(":scope > img")) still.remove();
     figure.querySelector(":scope > details")?.remove();
     figure.dataset.alive = "true";
   }

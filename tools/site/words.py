@@ -12,7 +12,10 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from .dark import both
+
 _FORMAT = HtmlFormatter(nowrap=True)
+PICTURE_SIZE = (720, 340)  # of the one picture that stands in markdown, the README's
 
 
 @dataclass
@@ -72,7 +75,9 @@ class _Renderer(mistune.HTMLRenderer):
         if not text.strip():
             raise ValueError(f"the picture {url} has no alt text")
         target = self._link(url)
-        return f'<img src="{html.escape(target or url)}" alt="{html.escape(plain(text))}">'
+        if target is None:
+            raise ValueError(f"the picture {url} is not on these pages")
+        return both(target, plain(text), *PICTURE_SIZE)
 
     def block_code(self, code: str, info: str | None = None) -> str:
         return globals()["code"](code.rstrip("\n"), (info or "text").split()[0])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +12,29 @@ from tinymodels.widgets import base, plot
 from tinymodels.widgets.ladder import Ladder
 from tools import readme_picture
 
-from . import live
-from .cells import Body, Part, body
+from . import live, search
+from .cells import Body, body
 from .chapters import Chapter, chapters
-from .pages import Page, chapter_page, document, framed, front_page
-from .words import plain
+from .dark import named, twin
+from .pages import beside, chapter_page, document, framed, front_page
 
 FOLDER = Path(__file__).parent
 MARK = ".course-site"  # a folder with this file was written here and may be replaced
 LADDER_PICTURE = "pictures/ladder.png"
+# The markdown files that are pages too, in the order of the front page, and what they are called.
+DOCUMENTS = {
+    "README.md": "README: get it and run it",
+    "README.zh-CN.md": "中文介绍",
+    "docs/glossary.md": "Glossary · 词汇表",
+    "docs/syllabi.md": "Three ways through the course",
+    "docs/teaching.md": "Teaching with this course",
+    "grading/README.md": "How grading works",
+    "docs/elsewhere.md": "Running it elsewhere",
+    "docs/map.md": "A map of the repository",
+    "CONTRIBUTING.md": "How to contribute",
+    "CHANGELOG.md": "Changes",
+    "AGENTS.md": "For AI assistants",
+}
 
 
 def write(root: Path, out: Path) -> list[str]:
@@ -53,24 +65,27 @@ def write(root: Path, out: Path) -> list[str]:
 def _fill(root: Path, folder: Path) -> list[str]:
     """Make all files of the site in an empty folder."""
     course = chapters(root)
-    docs = sorted((root / "docs").glob("*.md"))
+    texts = {name: root / name for name in DOCUMENTS if (root / name).is_file()}
     known = {c.lesson_page for c in course if c.notebook}
     known |= {c.exercise_page for c in course if c.exercises}
-    known |= {f"docs/{path.stem}.html" for path in docs}
+    known |= {_page_of(name) for name in texts}
     pages, index, pictures = [], [], _pictures(root)
     for chapter in course:
         for page, made in _pages_of(chapter, course, known):
             pages.append(page)
-            index += _entries(page, made.parts)
+            index += search.of_parts(page.path, page.title, made.parts)
             pictures |= made.pictures
-    for path in docs:
-        at = f"docs/{path.stem}.html"
-        page, _ = document(at, path.read_text(encoding="utf-8"), _linker(at, known))
-        pages.append(page)
-        index += _entries(page, _document_parts(page))
-    others = [(page.path, page.title) for page in pages if page.path.startswith("docs/")]
-    pages.append(front_page(course, LADDER_PICTURE, others))
-    files = {page.path: framed(page) for page in pages} | _scripts(index)
+    docs = []
+    for name, path in texts.items():
+        at = _page_of(name)
+        text = path.read_text(encoding="utf-8")
+        docs.append(document(at, text, _linker(at, known), DOCUMENTS[name]))
+        index += search.of_document(at, docs[-1].title, docs[-1].main)
+    pages += [beside(page, docs) for page in docs]
+    pages.append(front_page(course, LADDER_PICTURE, docs))
+    glossary = (root / "docs" / "glossary.md").read_text(encoding="utf-8")
+    files = {page.path: framed(page) for page in pages}
+    files |= _scripts() | {"search.js": search.script(index, glossary)}
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +93,7 @@ def _fill(root: Path, folder: Path) -> list[str]:
     (folder / "pictures").mkdir(exist_ok=True)
     for name, content in pictures.items():
         (folder / "pictures" / name).write_bytes(content)
+        (folder / "pictures" / named(name)).write_bytes(twin(content))
     return [page.path for page in pages]
 
 
@@ -94,7 +110,12 @@ def _pages_of(chapter: Chapter, course: list[Chapter], known: set[str]):
     ):
         if notebook is not None:
             made: Body = body(notebook, _linker(path, known), path.replace(".html", ".ipynb"))
-            yield chapter_page(chapter, made, path, around), made
+            yield chapter_page(chapter, made, path, around, course), made
+
+
+def _page_of(name: str) -> str:
+    """The path of a markdown file's page."""
+    return name.removesuffix(".md") + ".html"
 
 
 def _linker(page: str, known: set[str]) -> Callable[[str], str | None]:
@@ -105,37 +126,16 @@ def _linker(page: str, known: set[str]) -> Callable[[str], str | None]:
             return url
         target, _, anchor = url.partition("#")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
-        path = path.removesuffix(".ipynb").removesuffix(".md") + ".html"
-        if path == "README.html":
-            path = "index.html"
-        elif path not in known:
-            return None
+        if path == f"docs/{readme_picture.PICTURE.name}":
+            path = f"pictures/{readme_picture.PICTURE.name}"
+        else:
+            path = path.removesuffix(".ipynb").removesuffix(".md") + ".html"
+            if path not in known:
+                return None
         found = posixpath.relpath(path, posixpath.dirname(page) or ".")
         return f"{found}#{anchor}" if anchor else found
 
     return link
-
-
-def _entries(page: Page, parts: list[Part]) -> list[dict]:
-    """What the search knows of a page."""
-    return [
-        {"u": page.path, "a": p.anchor, "t": page.title, "h": p.heading, "w": p.words}
-        for p in parts
-        if p.words
-    ]
-
-
-def _document_parts(page: Page) -> list[Part]:
-    """The parts of a markdown file: one for each row of its tables, else one for each section."""
-    parts, anchor, heading = [], "", page.title
-    main = re.sub(r'<a class="anchor".*?</a>', "", page.main)
-    for block in main.replace("<tr>", "\n\0<tr>").replace("<h2 ", "\n\0<h2 ").split("\0"):
-        if block.startswith("<h2 "):
-            anchor = block.split('id="')[1].split('"')[0]
-            heading = plain(block.split("</h2>")[0])
-        words = " ".join(plain(block.replace("</td>", " · ")).split()).rstrip(" ·")
-        parts.append(Part(anchor, heading, words))
-    return parts
 
 
 def _pictures(root: Path) -> dict[str, bytes]:
@@ -146,8 +146,8 @@ def _pictures(root: Path) -> dict[str, bytes]:
     return {"ladder.png": png, name: (root / "docs" / name).read_bytes()}
 
 
-def _scripts(index: list[dict]) -> dict[str, str]:
-    """All files that are neither pages nor pictures."""
+def _scripts() -> dict[str, str]:
+    """All files that are neither pages nor pictures, but for the search's index."""
 
     def read(name: str) -> str:
         return (FOLDER / name).read_text(encoding="utf-8")
@@ -155,17 +155,19 @@ def _scripts(index: list[dict]) -> dict[str, str]:
     def variables(theme: dict) -> str:
         return " ".join(f"--{name}: {colour};" for name, colour in theme.items())
 
+    paper = variables({f"kvc-{name}": colour for name, colour in plot.LIGHT.items()})
     themes = (
         f":root {{ {variables(plot.LIGHT)} }}\n"
-        f'[data-jp-theme-light="false"] {{ {variables(plot.DARK)} }}\n'
-        f"@media (prefers-color-scheme: dark) {{\n"
+        f'@media screen {{ [data-jp-theme-light="false"] {{ {variables(plot.DARK)} }} }}\n'
+        f"@media screen and (prefers-color-scheme: dark) {{\n"
         f"  :root:not([data-jp-theme-light]) {{ {variables(plot.DARK)} }}\n}}\n"
     )
-    words = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
     made = {
-        "site.css": themes + read("site.css") + base.stylesheet(),
+        "site.css": themes
+        + read("site.css")
+        + base.stylesheet()
+        + f"@media print {{ [data-jp-theme-light] .kvc {{ {paper} }} }}\n",
         "theme.js": read("theme.js"),
-        "site.js": read("site.js"),
-        "search.js": f"window.courseIndex = {words};\n",
+        "site.js": read("find.js") + read("site.js"),
     }
     return made | {f"live/{name}": text for name, text in live.scripts().items()}
