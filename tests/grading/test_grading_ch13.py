@@ -4,12 +4,15 @@ import pytest
 import torch
 
 from grading import check
+from grading.checks import ch13_frontier
 from grading.checks.ch13 import EXERCISES
+from grading.checks.ch13_frontier import FRONTIER
 from grading.course_notebook import Course, answers, execute
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from grading.explain import same
 from grading.observe import observe
 from grading.references.lab_caches import FAULTS, RIGHT, broken
+from grading.verdict import assess
 from tinymodels import frontier
 
 COURSE = Course()
@@ -145,9 +148,21 @@ def test_weights_are_measured_and_not_believed(tmp_path, monkeypatch):
         model = frontier.Transformer(config, seed=seed)
         frontier._save(model, [5.5] * 20, seed, frontier.path(config, seed, tmp_path))
     monkeypatch.chdir(tmp_path)
-    result = check("13.8", lambda: config)
+    result = assess(FRONTIER, lambda: config, CHECK_SEEDS[:1])
     assert (result.status, result.earned) == ("partly", 1)
     assert "forgets more" in result.message
+
+
+@pytest.mark.parametrize(("wrong", "status"), [((1, 1, 1), "passed"), ((2, 1, 1), "partly")])
+def test_one_answer_too_many_fails_and_the_message_counts(wrong, status, monkeypatch):
+    """tiny_v1's weakest seed misses none: three seeds together may miss three."""
+    monkeypatch.setattr(ch13_frontier, "most_wrong", lambda texts: 3)
+    monkeypatch.setattr(frontier, "load", lambda config, seed: seed)
+    monkeypatch.setattr(frontier, "wrong", lambda seed, texts: wrong[seed])
+    result = check("13.8", lambda: frontier.EXAMPLE)
+    assert result.status == status
+    if status == "partly":
+        assert result.earned == 1 and "4 counted, 3 would do" in result.message
 
 
 def test_a_configuration_that_is_not_trained_is_told_how(tmp_path, monkeypatch):

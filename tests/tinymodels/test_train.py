@@ -322,8 +322,9 @@ def test_the_command_line_of_a_run_makes_the_same_run(tmp_path, monkeypatch):
 # ---------------------------------------------------------------- the shipped ones
 
 
+@pytest.mark.parametrize("steps", [4, pytest.param(train.FIRST_LOSSES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", checkpoints.available())
-def test_the_first_steps_of_a_shipped_run_give_its_stored_losses(name, tmp_path):
+def test_the_first_steps_of_a_shipped_run_give_its_stored_losses(name, steps, tmp_path):
     """Other processors add in another order, and training spreads the difference; over 20 steps
     it stays well below the 2e-3 allowed. On one machine the losses are the same to the bit."""
     told = checkpoints.describe(name)
@@ -331,8 +332,9 @@ def test_the_first_steps_of_a_shipped_run_give_its_stored_losses(name, tmp_path)
     assert run.command == told["command"] and run.name == name
     training = train.Training(run, tmp_path)
     training.model.train()
-    losses = [training.step() for _ in range(train.FIRST_LOSSES)]
-    assert losses == pytest.approx(told["first_losses"], abs=2e-3)
+    losses = [training.step() for _ in range(steps)]
+    assert len(told["first_losses"]) == train.FIRST_LOSSES
+    assert losses == pytest.approx(told["first_losses"][:steps], abs=2e-3)
     assert run.fingerprint() == told["data_sha256"]
 
 
