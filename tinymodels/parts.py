@@ -61,6 +61,39 @@ def reference_candidates(score_BTS, visible_TS, block, keep):
     return candidate_blocks(score_BTS, visible_TS, block, keep)
 
 
+def reference_pool(value_BSD, gate_BSD, bias_MD):
+    """Every M tokens to one entry (V4's HCA, V4.1): a softmax of the gates over the tokens of a
+    group. The compressor does the same; it asks this part, and the two below, only where they
+    are somebody's own. The model has added its bias by then, so `bias_MD` is zero."""
+    m = bias_MD.shape[0]
+    count = value_BSD.shape[1] // m
+    value, gate = (x[:, : count * m].unflatten(1, (count, m)) for x in (value_BSD, gate_BSD))
+    return ((gate + bias_MD).softmax(2) * value).sum(2)
+
+
+def reference_pool_overlapping(value_BSC, gate_BSC, bias_MC):
+    """The same over the group before as well (V4's CSA): of its tokens the first half of their
+    numbers, of the group's own the second half."""
+    import torch
+
+    from .attention.csa import overlapping
+
+    m = bias_MC.shape[0]
+    count = value_BSC.shape[1] // m
+    gate_BSC = gate_BSC + bias_MC[torch.arange(gate_BSC.shape[1], device=gate_BSC.device) % m]
+    value = overlapping(value_BSC, count, m, False, 0.0)
+    gate = overlapping(gate_BSC, count, m, False, -torch.inf)
+    return (gate.softmax(2) * value).sum(2)
+
+
+def reference_attend_with_sink(query_BTHD, row_BSD, visible_TS, sink_H):
+    """Rows that are key and value of every head, in one softmax with a sink (V4, V4.1). Asked
+    where all queries of a pass look at the same rows: one new token, or a short piece of text."""
+    from .attention.seen import all_rows, look
+
+    return look(query_BTHD, sink_H, all_rows(row_BSD, visible_TS))
+
+
 def reference_select(score_BTS, visible_TS, k):
     from .attention.indexer import top_k
 
@@ -89,6 +122,9 @@ class Parts:
     candidates: Callable = reference_candidates
     who_runs: Callable = reference_who_runs
     select: Callable = reference_select
+    pool: Callable = reference_pool
+    pool_overlapping: Callable = reference_pool_overlapping
+    attend_with_sink: Callable = reference_attend_with_sink
 
     def own(self) -> tuple[str, ...]:
         """The names of the pieces that are not the reference."""

@@ -50,9 +50,9 @@ def build_attention(config: ModelConfig, layer: int, parts: Parts) -> nn.Module:
         case config_kinds.MLA(rope=config_kinds.Rope(yarn=None | Yarn(attention_factor=1))):
             return DSA(config.width, attention, parts, config.norm_eps)
         case config_kinds.Grouped(ratio=0) | config_kinds.CSA2(mode="window"):
-            return Sliding(config.width, attention, config.norm_eps)
+            return Sliding(config.width, attention, config.norm_eps, parts)
         case config_kinds.Grouped():
-            return CSA(config.width, attention, config.norm_eps)
+            return CSA(config.width, attention, config.norm_eps, parts)
         case config_kinds.CSA2():
             return CSA2(config.width, attention, config.norm_eps, layer, parts)
     raise ValueError(f"layer {layer}: {attention} can be counted but not run")

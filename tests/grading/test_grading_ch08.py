@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from grading import check
-from grading.checks.ch08 import EXERCISES
+from grading.checks.ch08 import EXERCISES, PARTS
 from grading.checks.ch08_bytes import V4_FLASH
 from grading.course_notebook import Course, answers
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
@@ -12,8 +12,10 @@ from tinymodels import ledger
 from tinymodels.attention.csa import Compressor
 from tinymodels.attention.seen import all_rows, complete_groups, look
 from tinymodels.attention.sliding import Sliding
-from tinymodels.presets import tiny_v4
+from tinymodels.parts import Parts
+from tinymodels.presets import tiny_v4, tiny_v4_1
 from tinymodels.step import Step
+from tinymodels.transformer import Transformer
 
 COURSE = Course()
 STEM = "08__groups"
@@ -40,6 +42,61 @@ def test_pooling_is_the_compressors(solved, id, overlap):
     mine = solved[id](pooling.value(x), pooling.gate(x), pooling.position_bias)
     torch.testing.assert_close(pooling.norm(mine), entries, rtol=0, atol=1e-12)
     assert at.tolist() == [0, 5, 10, 15]
+
+
+# ---------------------------------------------------------------- the parts they fill
+
+
+def made(preset, parts=None):
+    model = Transformer(preset(), parts, seed=4).double().requires_grad_(False)
+    for p in model.parameters():
+        if p.dim() > 1:
+            p.mul_(6)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("preset", "asked"),
+    [(tiny_v4, {"08.2", "08.3", "08.4"}), (tiny_v4_1, {"08.2", "08.4"})],  # its groups lie apart
+)
+def test_passed_pieces_run_in_the_tiny_model(solved, preset, asked):
+    """A prompt, then some tokens that end a group of 4 and of 16."""
+    calls, mine = set(), {}
+    for id, (field, fit) in PARTS.items():
+
+        def counted(*given, id=id, fit=fit):
+            calls.add(id)
+            return fit(solved[id])(*given)
+
+        mine[field] = counted
+    tokens = torch.randint(256, (2, 34), generator=torch.Generator().manual_seed(3))
+    logits = []
+    for model in (made(preset), made(preset, Parts(**mine))):
+        memory = model.new_cache(2, 34, "float64")
+        logits += [torch.cat([model(x, memory) for x in tokens.split([29, 1, 1, 1, 2], 1)], 1)]
+    torch.testing.assert_close(*logits, rtol=0, atol=1e-10)
+    assert calls == asked
+
+
+def test_a_wrong_piece_is_missed(solved):
+    tokens = torch.randint(256, (2, 19), generator=torch.Generator().manual_seed(3))
+    right = made(tiny_v4)(tokens)
+    for id, (field, _) in PARTS.items():
+        wrong = Parts(**{field: lambda *given, id=id: 1 + 2 * solved[id](*given)})
+        assert (made(tiny_v4, wrong)(tokens) - right).abs().max() > 1e-3, id
+
+
+def test_the_references_of_the_parts_are_the_models(solved):
+    draw = torch.Generator().manual_seed(2)
+    value, gate = torch.randn(2, 2, 22, 14, generator=draw).double()
+    bias = torch.randn(5, 14, generator=draw).double()
+    query, row = (torch.randn(s, generator=draw).double() for s in ((2, 4, 3, 14), (2, 9, 14)))
+    visible, sink = torch.rand(4, 9, generator=draw) > 0.5, torch.randn(3, generator=draw).double()
+    given = {"08.2": (value, gate, bias), "08.3": (value, gate, bias)}
+    given["08.4"] = (query, row, visible, sink)
+    for id, (field, _) in PARTS.items():
+        reference = getattr(Parts(), field)(*given[id])
+        torch.testing.assert_close(solved[id](*given[id]), reference, rtol=0, atol=1e-12)
 
 
 def test_visibility_and_the_sink_are_the_models(solved):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..cache import groups
 from ..config import Grouped, Rope
 from ..norm import RMSNorm
+from ..parts import Parts
 from ..step import Step
 from .indexer import Asked, hadamard, search
 from .rope import Turn, rotate_tail, turn_of, turn_of_step
@@ -29,11 +30,16 @@ class Compressor(nn.Module):
     """Every `ratio` tokens to one latent of `dim` numbers, before RoPE.
 
     With ratio 1 there is nothing to weigh, so no gate. position_bias: a learned bias for each
-    place in the group (V4), or none (V4.1).
+    place in the group (V4), or none (V4.1). parts: its `pool` or `pool_overlapping`, where it is
+    somebody's own, pools.
     """
 
-    def __init__(self, width, dim, ratio, eps, overlap=False, position_bias=False):
+    def __init__(
+        self, width, dim, ratio, eps, overlap=False, position_bias=False, parts: Parts | None = None
+    ):
         super().__init__()
+        part = "pool_overlapping" if overlap else "pool"
+        self.own_pool = getattr(parts, part) if parts is not None and part in parts.own() else None
         self.ratio, self.overlap, self.dim = ratio, overlap, dim
         wide = 2 * dim if overlap else dim
         self.value = nn.Linear(width, wide, bias=False)
@@ -66,7 +72,11 @@ class Compressor(nn.Module):
         return self.norm(pooled_BGD).to(x_BTX.dtype), positions_G
 
     def _pool(self, value_BSD: Tensor, gate_BSD: Tensor, first: int, end: int, impl: str):
-        """Groups first to end of these rows, by the course's kernel or in torch."""
+        """Groups first to end of these rows: by a learner's part, the kernel, or in torch."""
+        if self.own_pool is not None:
+            unbiased_MD = gate_BSD.new_zeros(self.ratio, gate_BSD.shape[-1])  # gates have theirs
+            before = 1 if self.overlap and first > 0 else 0
+            return self.own_pool(value_BSD, gate_BSD, unbiased_MD)[:, before:]
         if impl == "triton":
             from kernels import group_pool
 
@@ -109,13 +119,13 @@ class GroupIndexer(nn.Module):
     that are no power of two skip it).
     """
 
-    def __init__(self, width: int, config: Grouped, eps: float):
+    def __init__(self, width: int, config: Grouped, eps: float, parts: Parts | None = None):
         super().__init__()
         c = self.config = config.indexer
         self.rope = Rope(c.rope_dim, config.rope.theta, "adjacent", config.rope.yarn)
         self.query = nn.Linear(config.q_rank, c.heads * c.dim, bias=False)
         self.head_weight = nn.Linear(width, c.heads, bias=False)
-        self.compressor = Compressor(width, c.dim, config.ratio, eps, True, True)
+        self.compressor = Compressor(width, c.dim, config.ratio, eps, True, True, parts)
 
     def keys(self, x_BTX: Float[Tensor, "B T X"], step: Step, state_Bn) -> Float[Tensor, "B G D"]:
         """Keys of the groups that these tokens complete."""
@@ -139,11 +149,11 @@ class GroupIndexer(nn.Module):
 class CSA(Sliding):
     """A window and groups: chosen by an indexer (CSA), or all of them (HCA)."""
 
-    def __init__(self, width: int, config: Grouped, eps: float):
-        super().__init__(width, config, eps)
+    def __init__(self, width: int, config: Grouped, eps: float, parts: Parts | None = None):
+        super().__init__(width, config, eps, parts)
         c, self.ratio = config, config.ratio
-        self.compressor = Compressor(width, c.head_dim, c.ratio, eps, c.overlap, True)
-        self.indexer = GroupIndexer(width, c, eps) if c.indexer else None
+        self.compressor = Compressor(width, c.head_dim, c.ratio, eps, c.overlap, True, parts)
+        self.indexer = GroupIndexer(width, c, eps, parts) if c.indexer else None
 
     def forward(self, x_BTX: Float[Tensor, "B T X"], step: Step, cache=None):
         latent_BTC = self.query_latent(x_BTX)

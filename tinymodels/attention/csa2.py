@@ -68,12 +68,12 @@ class CSA2(Sliding):
     def __init__(
         self, width: int, config: Config, eps: float, layer: int, parts: Parts | None = None
     ):
-        super().__init__(width, config, eps)
+        super().__init__(width, config, eps, parts)
         self.layer = layer
         own = parts is not None and "candidates" in parts.own()
         self.sift = parts.candidates if own else None
         if config.mode == "full":
-            self.compressor = Compressor(width, config.head_dim, config.ratio, eps)
+            self.compressor = Compressor(width, config.head_dim, config.ratio, eps, parts=parts)
         if config.mode in ("full", "reindex"):
             self.indexer = SharedIndexer(width, config, eps)
 

@@ -143,6 +143,22 @@ def in_window_by_runs(step: Step, entries: int, window: int) -> Bool[Tensor, "M 
     return of_run[each, :, each].flatten(0, 1)
 
 
+def in_one_run(
+    queries: int, *seen: Seen | by_kernel.Listed
+) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "T S"]] | None:
+    """All rows side by side and which of them each query sees; None where queries look at other
+    rows, or the texts of a batch at other places."""
+    for kind in seen:
+        if isinstance(kind, by_kernel.Listed) or kind.rows_BGRD.shape[1] > 1:
+            return None
+        if kind.visible is not None and kind.visible.dim() > 2:
+            return None
+    rows_BSD = torch.cat([kind.rows_BGRD[:, 0] for kind in seen], dim=1)
+    every = torch.ones(queries, rows_BSD.shape[1], dtype=torch.bool, device=rows_BSD.device)
+    masks = [every[:, : k.rows_BGRD.shape[2]] if k.visible is None else k.visible for k in seen]
+    return rows_BSD, torch.cat(masks, dim=1)
+
+
 def complete_groups(step: Step, entries: int, ratio: int) -> Bool[Tensor, "T S"]:
     """Which of the first `entries` groups each query may see: those whose last token is there.
 

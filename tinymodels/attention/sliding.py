@@ -19,20 +19,33 @@ from torch import Tensor, nn
 from ..cache import groups
 from ..config import CSA2, Grouped
 from ..norm import RMSNorm
+from ..parts import Parts
 from ..step import Step
 from .output import GroupedOutput
 from .rope import rotate_tail, turn_of_step
-from .seen import Seen, all_rows, complete_groups, far_share, look, weight_near, window_rows
+from .seen import (
+    Seen,
+    all_rows,
+    complete_groups,
+    far_share,
+    in_one_run,
+    look,
+    weight_near,
+    window_rows,
+)
 
 
 class Sliding(nn.Module):
     """What every V4 and V4.1 layer has. Subclasses add far entries.
 
-    V4 brings each head's query to length sqrt(D) once more after W_B; V4.1 does not.
+    V4 brings each head's query to length sqrt(D) once more after W_B; V4.1 does not. parts: its
+    `attend_with_sink`, where it is somebody's own, is asked where all queries have the same rows.
     """
 
-    def __init__(self, width: int, config: Grouped | CSA2, eps: float):
+    def __init__(self, width: int, config: Grouped | CSA2, eps: float, parts: Parts | None = None):
         super().__init__()
+        own = parts is not None and "attend_with_sink" in parts.own()
+        self.own_look = parts.attend_with_sink if own else None
         c = self.config = config
         self.eps, self.query_heads_normed = eps, isinstance(config, Grouped)
         self.query_down = nn.Linear(width, c.q_rank, bias=False)
@@ -70,7 +83,11 @@ class Sliding(nn.Module):
         self, query_BTHD: Float[Tensor, "B T H D"], step: Step, *seen: Seen
     ) -> Float[Tensor, "B T X"]:
         """One softmax over everything that is seen, near and far."""
-        out_BTHD = look(query_BTHD, self.sink, *seen)
+        alike = in_one_run(query_BTHD.shape[1], *seen) if self.own_look is not None else None
+        if alike is not None:
+            out_BTHD = self.own_look(query_BTHD, *alike, self.sink)
+        else:
+            out_BTHD = look(query_BTHD, self.sink, *seen)
         turn = step.once(turn_of_step, self.config.rope, out_BTHD.dtype)
         return self.output(rotate_tail(out_BTHD, turn, back=True))
 
