@@ -15,8 +15,7 @@ from grading.misconceptions.ch13_frontier import FRONTIERS
 
 SMALL, KNOWS = "at most a twentieth of the bytes", "recall no lower than tiny_v1's"
 BYTES, WINDOW, PARAMETERS = "bytes a token", "tokens in the widest window", "parameters"
-WRONG = "wrong answers in 10,000, mean of three seeds"
-CHANCE = 20  # in 10,000: what other texts may do to a model that is wrong once in 2,000
+WRONG = "wrong answers of three seeds, 960 questions each"
 
 
 def frontier_cases(draw: Draw) -> tuple[Case, ...]:
@@ -42,19 +41,14 @@ def run_frontier(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if against:
         raise ValueError("; ".join(against))
     models = [frontier.load(config, seed) for seed in frontier.SEEDS]
-    found = [frontier.recall(model, inputs["texts"]) for model in models]
-    return {WRONG: _in_ten_thousand(sum(found) / len(found))}
-
-
-def _in_ten_thousand(recall: float) -> float:
-    return round(10_000 * (1 - recall), 3)
+    return {WRONG: sum(frontier.wrong(model, inputs["texts"]) for model in models)}
 
 
 @lru_cache
-def weakest(texts: int) -> float:
+def most_wrong(texts: int) -> int:
     from tinymodels import frontier
 
-    return _in_ten_thousand(frontier.lowest_of_v1(texts))
+    return frontier.most_wrong(texts)
 
 
 def expected_frontier(inputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -65,9 +59,7 @@ def expected_frontier(inputs: Mapping[str, Any]) -> dict[str, Expected]:
         return Expected(np.array(float(value)), kind="cost", too_much=why)
 
     if inputs["measure"]:
-        return {
-            WRONG: at_most(weakest(inputs["texts"]) + CHANCE, "It forgets more than tiny_v1 does")
-        }
+        return {WRONG: at_most(most_wrong(inputs["texts"]), "It forgets more than tiny_v1 does")}
     return {
         BYTES: at_most(frontier.MOST_BYTES, "A token adds too many bytes"),
         WINDOW: at_most(frontier.WINDOW, "A window is too wide"),

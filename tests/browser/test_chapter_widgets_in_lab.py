@@ -1,4 +1,4 @@
-"""The widgets of chapters 03 to 12 in JupyterLab: by keyboard, at two widths, light and dark."""
+"""The widgets of chapters 03 to 13 in JupyterLab: by keyboard, at two widths, light and dark."""
 
 from dataclasses import dataclass
 
@@ -94,8 +94,8 @@ WIDGETS = (
     ),
     Driven(
         "which_entries",
-        "Which entries",
-        "entries read",
+        "Which rows",
+        "rows read",
         2,
         (
             "from tinymodels import checkpoints, data\n"
@@ -153,6 +153,16 @@ WIDGETS = (
             'widget = AgentsDay(record(agents_day(agents=3, hours=2)), "V3", 316227766); widget',
         ),
         all_of_them=True,
+    ),
+    Driven(
+        "frontier",
+        "The frontier",
+        "what is asked",
+        3,
+        ("from tinymodels.widgets import Frontier\nwidget = Frontier(); widget",),
+        reset=True,
+        places=("games: 48 pairs", "games: text of 512 tokens", "stories: loss"),
+        chosen=True,
     ),
 )
 

@@ -131,6 +131,7 @@ MAKERS = {
     "ByteMicroscope": _microscope,
     "AgentsDay": _agents_day,
     "Tower": _plain("Tower"),
+    "Frontier": _plain("Frontier"),
     "WhichEntries": _which_entries,
 }
 

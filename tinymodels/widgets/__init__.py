@@ -12,6 +12,7 @@
     tower.py          encoder and decoder: who runs at each moment of a request
     floors.py         V4.1's forty layers: who owns entries, who borrows whose
     agents_day.py     memory for stored prefixes, tokens found again, dollars
+    frontier.py       what each generation can do beside what it keeps, and who is worth it
     ledger_table.py   every chapter's number: formula, measured, published
 
 `plot.py` sets the look of every figure, live or still; `base.py` is the shell.
@@ -35,6 +36,7 @@ _HOMES = {
     "WhichEntries": "which_entries",
     "Floors": "floors",
     "Tower": "tower",
+    "Frontier": "frontier",
     "ledger_widget": "ledger_table",
     "bytes_text": "plot",
     "figure": "plot",

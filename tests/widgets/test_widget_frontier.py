@@ -1,0 +1,106 @@
+"""The frontier: what is marked is what was measured, and the words say what is shown.
+
+What holds for each widget is asked of this one too, at every setting.
+"""
+
+import pytest
+import test_widget_every
+from test_widget_every import (  # noqa: F401 - collected here, for the widget below
+    test_a_saved_notebook_holds_words_and_the_same_picture,
+    test_a_value_that_no_control_has_is_named,
+    test_controls_have_names_for_every_value,
+    test_every_mark_lies_on_the_chart,
+    test_every_position_has_a_whole_view,
+    test_reset_leads_back,
+    test_still_text_is_dark_enough,
+    test_the_browser_is_answered,
+    test_views_one_press_away_are_those_python_would_send,
+    test_views_sent_ahead_are_those_python_would_send,
+)
+
+from tinymodels import quality
+from tinymodels.widgets.frontier import Frontier, look, short
+
+MADE_UP = {
+    "tiny_v1": [0.93, 0.97],
+    "tiny_v2": [0.9, 0.91],
+    "tiny_v2_lite": [0.88, 0.9],
+    "tiny_v3": [0.98, 0.99],
+    "tiny_v4": [0.5],
+}
+
+
+@pytest.fixture
+def widget():
+    return Frontier()
+
+
+@pytest.mark.slow
+def test_the_still_picture_is_whole_at_every_position(widget):
+    test_widget_every.test_the_still_picture_is_whole_at_every_position(widget)
+
+
+@pytest.mark.parametrize("asked", ["games: text of 512 tokens", "stories: loss"])
+def test_the_still_picture_is_whole_at_the_longest_words(widget, asked):
+    widget.set(asked=asked, weigh="bytes held after 256 tokens", model="tiny_v2_lite", ours=True)
+    assert test_widget_every.texts_outside(widget.draw(widget.view)) == []
+
+
+def test_rows_marks_and_line_are_what_was_measured(monkeypatch):
+    monkeypatch.setattr(quality, "values", lambda name, asked: MADE_UP.get(name, []))
+    view = look("games: 16 pairs", "bytes a token", "tiny_v1", ours=True)
+    rows = view.chart["rows"]
+    assert [row["label"] for row in rows] == [
+        "Ours", "V4.1", "V4", "V2-Lite", "V2", "V3.2", "V3", "V1",
+    ]  # fmt: skip
+    stands = {row["label"]: row["stands"] for row in rows}
+    assert stands == {
+        "Ours": "not trained yet",
+        "V4.1": "not trained yet",
+        "V4": "on the frontier",
+        "V2-Lite": "on the frontier",
+        "V2": "on the frontier",
+        "V3.2": "not trained yet",
+        "V3": "on the frontier",
+        "V1": "beaten by V3",
+    }
+    assert (view.number, view.unit) == ("4 of 5", "on the frontier: V4, V2-Lite, V2, V3")
+    low, high = (float(end.rstrip("%")) / 100 for end in view.chart["ends"])
+    for row in rows:
+        name = next(n for n in quality.FOLLOWS if short(n) == row["label"])
+        shown = [low + mark["at"] * (high - low) for mark in row["marks"]]
+        assert shown == pytest.approx(MADE_UP.get(name, []), abs=1e-3)
+    line = [point["at"] for point in view.chart["line"]]
+    assert line == sorted(line) and [p["row"] for p in view.chart["line"]] == list(range(2, 8))
+    assert line[0] == rows[2]["mean"] and line[-1] == rows[6]["mean"]
+    assert view.lines[0] == "V1: 93.0% to 97.0% (2 seeds). V3 takes less, and its weakest seed " \
+        "does as well as the best one here."  # fmt: skip
+
+
+def test_a_step_of_a_generation_is_told():
+    view = look("games: 48 pairs", "bytes a token", "tiny_v4", ours=False)
+    assert view.lines[1].startswith("From V3.2 to V4: bytes a token 360 → 48.75 (× 0.14); right ")
+    assert "minutes" in view.lines[1]
+
+
+def test_less_loss_lies_further_right(monkeypatch):
+    losses = {"tiny_v1": [0.8, 0.9], "tiny_v4_1": [1.1]}
+    monkeypatch.setattr(quality, "values", lambda name, asked: losses.get(name, []))
+    view = look("stories: loss", "parameters", "tiny_v1", ours=False)
+    places = {row["label"]: [m["at"] for m in row["marks"]] for row in view.chart["rows"]}
+    assert places["V1"][0] > places["V1"][1] > places["V4.1"][0]
+    assert view.chart["ends"][1] == "0.800 nats"
+    assert view.unit == "on the frontier: V1"
+
+
+def test_ours_is_looked_at_only_where_it_is_shown(widget):
+    widget.set(model=quality.OWN)
+    assert widget.settings["ours"] is True
+    widget.set(ours=False)
+    assert widget.settings["model"] == "tiny_v1"
+    assert all(row["label"] != "Ours" for row in widget.view.chart["rows"])
+
+
+def test_short_names_are_those_of_the_chapters():
+    names = ["V1", "V2", "V2-Lite", "V3", "V3.2", "V4", "V4.1", "Ours"]
+    assert [short(name) for name in quality.FOLLOWS] == names
