@@ -51,6 +51,13 @@ def config(name: str) -> ModelConfig:
     return frontier.EXAMPLE if name == OWN else checkpoints.preset(name)
 
 
+def short(name: str) -> str:
+    """V3.2 for tiny_v3_2, as the chapters call the generations."""
+    if name == OWN:
+        return "Ours"
+    return name.removeprefix("tiny_").replace("_lite", "-Lite").replace("_", ".").replace("v", "V")
+
+
 # ---------------------------------------------------------------- what can be asked
 
 

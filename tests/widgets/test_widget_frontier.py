@@ -19,7 +19,8 @@ from test_widget_every import (  # noqa: F401 - collected here, for the widget b
 )
 
 from tinymodels import quality
-from tinymodels.widgets.frontier import Frontier, look, short
+from tinymodels.quality import short
+from tinymodels.widgets.frontier import Frontier, look
 
 MADE_UP = {
     "tiny_v1": [0.93, 0.97],

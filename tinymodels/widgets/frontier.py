@@ -6,6 +6,7 @@ the best so far: who lies on it does better than all that keep less. All figures
 """
 
 from .. import checkpoints, quality
+from ..quality import short
 from . import plot
 from .base import Control, View, Widget, script
 
@@ -15,13 +16,6 @@ STANDS = {
     "open": "too close to {}",
     "missing": "not trained yet",
 }
-
-
-def short(name: str) -> str:
-    """ "V3.2" for tiny_v3_2, as the chapters call the generations."""
-    if name == quality.OWN:
-        return "Ours"
-    return name.removeprefix("tiny_").replace("_lite", "-Lite").replace("_", ".").replace("v", "V")
 
 
 def look(asked: str, weigh: str, model: str, ours: bool) -> View:
