@@ -17,7 +17,7 @@ from grading.misconceptions.ch06_absorb import ABSORB
 from grading.misconceptions.ch06_latent import LATENT
 from grading.misconceptions.ch06_position import POSITION
 from grading.references import ch06 as reference
-from grading.references.largest_result import LargestResult
+from grading.references.largest_tensor import LargestTensor
 
 NOTEBOOK = "06__mla"
 
@@ -215,7 +215,7 @@ def run_absorb(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     given.append(torch.tensor(inputs["visible"]))
     if not inputs["weigh"]:
         return {"output": answer(*given)}
-    with LargestResult() as seen:
+    with LargestTensor(given) as seen:
         output = answer(*given)
     return {"output": output, LARGE: int(seen.numbers > limit(inputs))}
 

@@ -145,6 +145,11 @@ def test_views_are_not_new_and_what_is_laid_out_is():
         assert largest.numbers == 35
         x.repeat_interleave(4, dim=1)
         assert largest.numbers == 3 * 20 * 7
+    with LargestTensor() as largest:
+        x[:, :1].expand(3, 999, 7)
+        assert largest.numbers == 3 * 5 * 7  # nothing is given: the view counts as what it views
+        x[:, :1].expand(3, 999, 7) + 0
+        assert largest.numbers == 3 * 999 * 7
 
 
 @pytest.mark.parametrize("seed", [*CHECK_SEEDS, *student_seeds("ann", 5)])

@@ -11,7 +11,6 @@ from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from grading.explain import same
 from grading.misconceptions.ch06_kernel import KERNEL, LatentLines
 from grading.observe import observe
-from grading.references.largest_result import LargestResult
 from tinymodels import ledger
 from tinymodels.parts import Parts
 from tinymodels.presets import tiny_v2, tiny_v3
@@ -173,19 +172,6 @@ def test_each_case_has_what_it_is_there_for(seed):
     assert sum(inputs["weigh"] for inputs in weighed) == 1
     hidden = ~torch.tensor(weighed[-1]["visible"])  # more than order hides
     assert hidden.tril(hidden.shape[1] - len(hidden)).any()
-
-
-def test_the_largest_result_is_what_is_made_and_views_make_nothing():
-    a, b = torch.ones(3, 5), torch.ones(5, 7)
-    with LargestResult() as seen:
-        (a @ b).sum()
-    assert seen.numbers == 21
-    with LargestResult() as seen:
-        a[:, :1].expand(3, 999) + 0
-    assert seen.numbers == 2997
-    with LargestResult() as seen:
-        a[:, :1].expand(3, 999)
-    assert seen.numbers == 15
 
 
 def test_the_real_models_are_counted_as_the_ledger_counts_them():
