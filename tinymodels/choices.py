@@ -5,6 +5,8 @@ at all that is visible, as if nothing had been chosen, and notes how much all he
 take from each entry. The best k of these are what the layer would have liked to read.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -79,6 +81,57 @@ def wishes(model, tokens_BT: Int[Tensor, "B T"]) -> list[Wish]:
         for hook in hooks:
             hook.remove()
     return found
+
+
+@contextmanager
+def borrowed(model, owner: int, borrower: int) -> Iterator[None]:
+    """Meanwhile one layer of a V3.2 model reads what an earlier one chose, as a Reuse layer does.
+
+    Errors: ValueError where a layer has no choice of V3.2's kind, or the owner comes later.
+    """
+    if owner >= borrower:
+        raise ValueError(f"layer {borrower} runs before layer {owner} has chosen")
+    (lends, takes), made = (_choosing(model, i) for i in (owner, borrower)), []
+
+    def lend(query, rows, choice_BTk, step):
+        made.append(choice_BTk)
+        return type(lends).read(lends, query, rows, choice_BTk, step)
+
+    def take(query, rows, choice_BTk, step):
+        return type(takes).read(takes, query, rows, made.pop(), step)
+
+    lends.read, takes.read = lend, take
+    try:
+        yield
+    finally:
+        del lends.read, takes.read
+
+
+@contextmanager
+def newest(model, layer: int) -> Iterator[None]:
+    """Meanwhile one layer of a V3.2 model reads the newest rows in place of those it chose.
+
+    Errors: ValueError where the layer has no choice of V3.2's kind.
+    """
+    attention = _choosing(model, layer)
+
+    def read(query, rows, choice_BTk, step):
+        newest_Tk = step.positions_T[:, None] - torch.arange(choice_BTk.shape[-1])
+        newest_BTk = newest_Tk.clamp(min=-1).expand_as(choice_BTk)
+        return type(attention).read(attention, query, rows, newest_BTk, step)
+
+    attention.read = read
+    try:
+        yield
+    finally:
+        del attention.read
+
+
+def _choosing(model, layer: int) -> DSA:
+    attention = model.layers[layer].attention
+    if not isinstance(attention, DSA):
+        raise ValueError(f"layer {layer} of {model.config.name} has no choice of V3.2's kind")
+    return attention
 
 
 def _of_csa2(layer: int, module: CSA2, x_BTX: Tensor, step: Step) -> Wish:

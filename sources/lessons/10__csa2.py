@@ -13,7 +13,7 @@
 #
 # - say of each layer what it owns, what it borrows, and what it still does by itself,
 # - tell the three modes Full, Reindex and Reuse apart, and run them,
-# - measure whether a borrower would have chosen the same,
+# - measure whether a borrower would have chosen the same, and what it costs if not,
 # - build the sieve that keeps the work of choosing constant, and count it,
 # - find a fault that no score of quality shows,
 # - derive the number of this chapter:
@@ -25,20 +25,19 @@
 # %% [markdown]
 # ## Who owns, who borrows
 #
-# Forty layers, floor by floor: the encoder on the left, the decoder on the right. A bar
-# is what a layer adds to the cache with each token. Move `layer` up and down. Then
-# change the sharing, and look at the number.
-
-# %%
-from tinymodels.widgets import Floors
-
-Floors(layer=27)
-
-# %% [markdown]
-# Four layers own: 2, 8, 14 and 20. An owner of the encoder makes one entry for two
-# tokens, the owner of the decoder one for each token. (An *entry* is what a group of
-# tokens leaves, a *row* what one token leaves. With a group of one it is the same.)
-# Layers 0 and 1 have a window only.
+# A layer with a far memory does one of three things.
+#
+# | mode | entries and keys | query | choice | V4.1 has |
+# |---|---|---|---|---|
+# | **Full** | makes and keeps them | its own | its own | 4 |
+# | **Reindex** | the nearest owner's | its own | its own, among the owner's keys | 4 |
+# | **Reuse** | the nearest owner's | its own | the nearest one that was made | 30 |
+#
+# (An *entry* is what a group of tokens leaves, a *row* what one token leaves. With a
+# group of one it is the same.) 18 layers of the encoder have a far memory, with one
+# entry for two tokens, and all 20 layers of the decoder, with one entry for each. Four
+# own theirs: 2, 8 and 14 in the encoder, 20 in the decoder. Layers 0 and 1 have a
+# window only.
 #
 # Every layer, whatever its mode, has two things of its own: its **query**, and its
 # **window** of the newest 128 tokens. Windows do not grow, so they are not in this
@@ -60,20 +59,33 @@ from tinymodels.published import get
 
 v4_1 = get("deepseek-v4.1-flash").config
 alone = unshared(v4_1)
-for row in ("bf16", "fp8", "fp4"):
-    own, shared = ledger.rate(alone, row), ledger.rate(v4_1, row)
-    print(f"{row}: {own:>9,} bytes a token unshared, {shared:>5,} shared:"
-          f" {own / shared:.1f} times less")
-predict("10-a", guess, answer=11.6, unit="times")
+times = {row: ledger.rate(alone, row) / ledger.rate(v4_1, row)
+         for row in ("bf16", "fp8", "fp4")}
+for row, factor in times.items():
+    print(f"{row}: {factor:.1f} times")
+predict("10-a", guess, answer=round(times["bf16"], 1), unit="times")
 
 # %% [markdown]
 # 11.6, in every number format. The format decides how large a row is, the sharing how
 # many rows there are: 18 halves and 20 whole ones, 29, against 3 halves and one, 2.5.
 # The two factors have nothing to do with each other.
 #
-# Now the whole way, in steps. Which of these numbers has been printed by somebody else?
-# Only the last (status C); the others are arithmetic on the released configuration
-# (status D).
+# Here are the forty layers, floor by floor: the encoder on the left, the decoder on the
+# right. A bar is what a layer adds to the cache with each token. Move `layer` up and
+# down: a grey floor reads the same entries. Then change the sharing, and look at the
+# number.
+
+# %%
+from tinymodels.widgets import Floors
+
+Floors(layer=27)
+
+# %% [markdown]
+# Now the whole way, in steps. An entry has 512 numbers and a key 128. In FP8 each has
+# one byte, and every 32 share a scale of one byte: 512 + 16 = 528, and 128 + 4 = 132.
+# (V4's entry of 584 bytes kept 64 of its numbers in 16 bits.) Which of these numbers
+# has been printed by somebody else? Only the last (status C); the others are arithmetic
+# on the released configuration (status D), and no released model stands on them.
 
 # %%
 bf16, fp8, fp4 = 2 * (512 + 128), 528 + 132, 288 + 68
@@ -102,19 +114,11 @@ keep = [layer.plan.layer for layer in cache.layers if layer.main is not None]
 print("layers that hold entries:", keep)
 
 # %% [markdown]
-# ## Three modes
-#
-# A layer with a far memory does one of three things.
-#
-# | mode | entries and keys | query | choice | V4.1 has |
-# |---|---|---|---|---|
-# | **Full** | makes and keeps them | its own | its own | 4 |
-# | **Reindex** | the nearest owner's | its own | its own, among the owner's keys | 4 |
-# | **Reuse** | the nearest owner's | its own | the nearest one that was made | 30 |
+# ## How to borrow
 #
 # Reindex: same keys, own question. Reuse: same choice; it does not even have an
 # indexer. But even a Reuse layer reads what was chosen with its own query, so two
-# layers that get the same eight entries can take different things from them.
+# layers that get the same few entries can take different things from them.
 
 # %%
 from collections import Counter
@@ -126,7 +130,7 @@ print(Counter(layer.attention.mode for layer in v4_1.layers))
 # step, which is handed from layer to layer, carries what was published last (`Far`). A
 # layer can only read what a layer below it has published in this very pass. This is what
 # the course's CSA2 layer does with a step (`publish` makes entries and keys, `choose`
-# scores them):
+# scores them; `near` is the window):
 
 # %%
 import inspect
@@ -150,6 +154,7 @@ asked_BT = held.targets != data.IGNORED
 
 
 def right(model):
+    """The share of the asked words that a model finds."""
     found_BT = model(held.tokens).argmax(-1) == held.targets
     return found_BT[asked_BT].float().mean().item()
 
@@ -180,9 +185,10 @@ for i in range(1, 8):
 # ## Would the borrower have chosen the same?
 #
 # That is a question one can measure. Take first a model in which every layer chooses
-# for itself: the tiny V3.2 of chapter 07, trained on the same task. Each of its five
-# layers picks 24 of up to 256 earlier tokens. We look at the moments when a word is
-# asked for, and compare the picks of two layers.
+# for itself: the tiny V3.2 of [chapter 07](07__sparse_attention.ipynb), trained on the
+# same task, from two seeds. Each of its five layers picks 24 of up to 256 earlier
+# tokens. We look at the moments when a word is asked for, and compare the picks of two
+# layers.
 #
 # **Before you run the next cell:** layers 2 and 3 are neighbours. Of the 24 picks of
 # one, how many percent does the other have as well? (By chance it would be about 10 %.)
@@ -195,30 +201,65 @@ predict("10-b", guess)
 from tinymodels import choices
 from tinymodels.widgets import plot
 
-v3_2 = checkpoints.load("tiny_v3_2-recall-seed0").requires_grad_(False)
-picks = [wish.taken_BTS for wish in choices.wishes(v3_2, held.tokens)]
-common = [[choices.overlap(a, b, asked_BT) for b in picks] for a in picks]
-fig, ax = plot.figure(4.2, 3.2)
-ax.imshow(common, vmin=0, vmax=1, cmap="Blues")
-for a, row in enumerate(common):
-    for b, share in enumerate(row):
-        dark = share > 0.5
-        ax.text(b, a, f"{share:.0%}", ha="center", va="center", fontsize=8,
-                color="white" if dark else "black")
-ax.set(xlabel="layer", ylabel="layer", title="picks in common, V3.2")
-plot.show(fig, alt=f"Layers 2 and 3 have {common[2][3]:.0%} of their picks in common, "
-          "most others about as many as by chance.")
-predict("10-b", guess, answer=round(100 * common[2][3]), unit="%")
+v3_2 = [checkpoints.load(f"tiny_v3_2-recall-seed{seed}").requires_grad_(False)
+        for seed in (0, 1)]
+shared = []
+for model in v3_2:
+    picks = [wish.taken_BTS for wish in choices.wishes(model, held.tokens)]
+    shared.append([[choices.overlap(a, b, asked_BT) for b in picks] for a in picks])
+fig, axes = plot.figure(6.4, 3.2, columns=2)
+for seed, (ax, common) in enumerate(zip(axes, shared)):
+    ax.imshow(common, vmin=0, vmax=1, cmap="Blues")
+    for a, row in enumerate(common):
+        for b, share in enumerate(row):
+            ax.text(b, a, f"{share:.0%}", ha="center", va="center", fontsize=7,
+                    color="white" if share > 0.5 else "black")
+    ax.set(xlabel="layer", ylabel="layer", title=f"picks in common, seed {seed}")
+plot.show(fig, alt="In both models layers 2 and 3 have more than half of their picks in "
+          "common, layers 0 and 1 about as many as by chance with any other.")
+predict("10-b", guess, answer=round(100 * shared[0][2][3]), unit="%")
 
 # %% [markdown]
-# Layers 2 and 3 have more than half in common, six times as much as by chance: one of
-# them could have borrowed. Layers 0 and 1 share hardly more with anybody than chance
-# would. So neighbours *can* agree, and need not.
+# In both models layers 2 and 3 have more than half in common, five times as much as by
+# chance: one of them could have borrowed. Layers 0 and 1 share no more with anybody
+# than chance would. So neighbours *can* agree, and need not.
 #
-# In V4.1 the borrowers never had a say. A Reuse layer has no indexer, but it has
-# queries, so we can ask: if it could look at *all* entries, which would it take most
-# from? `wishes` lets every layer do that. `wanted` are its eight favourites, `taken`
-# the eight that it really got.
+# What if one had to borrow? We make a layer read what an earlier one chose, as a Reuse
+# layer does, and count the words found.
+
+# %%
+for seed, model in enumerate(v3_2):
+    print(f"seed {seed}: {right(model):.0%} found when each chooses for itself")
+    for owner, borrower in ((0, 1), (1, 2), (2, 3), (3, 4)):
+        with choices.borrowed(model, owner, borrower):
+            found = right(model)
+        print(f"   layer {borrower} takes the choice of layer {owner}: {found:.0%}")
+
+# %% [markdown]
+# Layer 3 loses nothing with layer 2's choice, and layer 4 nothing with layer 3's. But
+# layer 1 needs other rows than layer 0, and layer 2 others than layer 1: most words are
+# lost. Recall takes two looks: at the word just before, to learn whose pair one is in,
+# then far back, at the pair. Is layer 1 the one that looks near? Give one layer at a
+# time the newest 24 rows in place of its choice.
+
+# %%
+for seed, model in enumerate(v3_2):
+    left = []
+    for layer in range(5):
+        with choices.newest(model, layer):
+            left.append(right(model))
+    print(f"seed {seed}: found with the newest rows in layer 0 to 4:",
+          " ".join(f"{share:.0%}" for share in left))
+
+# %% [markdown]
+# Layers 0 and 1 can do with what is near, layer 2 cannot. One choice for both kinds of
+# look would have to hold both. **V4.1 takes the near look out of the choice: every
+# layer has a window of its own.** Only the far looks are left to share.
+#
+# In V4.1 the borrowers never had a say, and were trained so. A Reuse layer has no
+# indexer, but it has queries, so we can ask: if it could look at *all* entries, which
+# would it take most from? `wishes` lets every layer do that. `wanted` are its eight
+# favourites, `taken` the eight that it really got.
 
 # %%
 tower = choices.wishes(tiny, held.tokens)
@@ -239,7 +280,7 @@ for wish in tower:
 # Two things make this less bad than it sounds. A layer that never sees an entry does
 # not learn what to make of it, so its wishes are untested. And what counts is not
 # whether wishes come true, but whether the model works. Take the far memory away from
-# one layer at a time:
+# one layer at a time (its `attend` is then called without the far part):
 
 # %%
 def without_far(*layers):
@@ -262,8 +303,9 @@ print(f"all but layer 7 without far memory: {without_far(*range(1, 7)):.0%} foun
 # %% [markdown]
 # One layer does the work: 7, a **Reuse** layer. It owns nothing and chooses nothing,
 # and it finds every word with the entries of layer 4 and the choice of layer 6, even if
-# no other layer sees anything far. (An owner without far memory still publishes.) That is what training arranged, given these
-# modes. Another training might arrange it otherwise.
+# no other layer sees anything far. (An owner without far memory still publishes.) That
+# is what training arranged, given these modes. Another training might arrange it
+# otherwise.
 #
 # Does layer 6 have to choose anew, then? Turn it into a Reuse layer and try:
 
@@ -313,7 +355,8 @@ for seen in (17, 16):
 #
 # Why pin? One reason: a later layer may want to choose among the newest entries, and the
 # source, with another query, may find nothing in them. (The window shows the newest
-# tokens, but as rows of the layer's own, not as the owner's entries.) A pinned block costs one of 2,048.
+# tokens, but as rows of the layer's own, not as the owner's entries.) A pinned block
+# costs one of 2,048.
 #
 # Now count, in the tiny V4.1, whose sieve keeps 6 blocks of 4. `pool_BTS` says which
 # entries layer 6 may choose from.
@@ -386,14 +429,15 @@ predict("10-c", guess, answer=round(part, 1), unit="%")
 
 # %% [markdown]
 # After the first look the count is constant: 16,384 however long the text is. The four
-# Full layers still look at everything, and make nearly all of the scores. That is what is left of the context in V4.1's
-# work, four looks with small keys of 4 bits.
+# Full layers still look at everything, and make nearly all of the scores. That is what
+# is left of the context in V4.1's work, four looks with small keys of 4 bits.
 #
 # ## The kernel
 #
-# `kernels/sparse_attention.py` reads a window and the chosen entries in one softmax. A
-# Reuse layer calls it with another layer's entries and another layer's list: to the
-# kernel that is all the same. Here it is on small tensors, beside its formula:
+# Sharing needs no new kernel. `kernels/sparse_attention.py` reads a window and the chosen
+# entries in one softmax. A Reuse layer calls it with another layer's entries and another
+# layer's list: to the kernel that is all the same. Here it is on small tensors, beside
+# its formula:
 
 # %%
 from kernels import backend, bounds, sparse_attention
@@ -448,18 +492,19 @@ for label, name in names.items():
           f" {work[-1] / work[0]:.2f} times")
 ax.set(xscale="log", yscale="log", xlabel="tokens in the cache",
        title="work of one written token, billions of BF16 operations")
+ax.set_xticks([2**12, 2**14, 2**17, 2**20], ["4K", "16K", "128K", "1M"])
+ax.minorticks_off()
 ax.legend()
 plot.show(fig, alt="On a doubly logarithmic plot V3 rises steeply, V4-Flash slowly at "
           "the end, V4.1-Flash hardly at all.")
-growth = ledger.decode_flops(name, 2**20) / ledger.decode_flops(name, 2**12) - 1
+written = "deepseek-v4.1-flash"
+growth = ledger.decode_flops(written, 2**20) / ledger.decode_flops(written, 2**12) - 1
 predict("10-d", guess, answer=round(100 * growth), unit="%")
 
 # %% [markdown]
 # What was computed here, and what has been said? V4.1's report says that its work grows
-# by about a quarter (status C); we compute 27 %. For the others you may meet ×167 and
-# ×3.8. With our assignment it is 166.46 and 3.71 (status D); if one leaves out the
-# matrices that make the entries, V4-Flash comes to 3.76. Such a ratio is only as exact
-# as its assignment.
+# by about a quarter (status C); we compute 27 % (status D). Such a ratio is only as
+# exact as its assignment.
 #
 # And flat is not the same as low. Where the curves cross, near 100,000 tokens, you see
 # that in a shorter text a token of V4-Flash takes less work: it passes through 13
@@ -473,7 +518,7 @@ for what, weight in {
     "every operation counts the same": {"bf16": 1, "fp8": 1, "fp4": 1},
     "FP4 no faster than FP8": {"bf16": 1, "fp8": 0.5, "fp4": 0.5},
 }.items():
-    low, high = (ledger.decode_flops(name, n, weight) for n in (2**12, 2**20))
+    low, high = (ledger.decode_flops(written, n, weight) for n in (2**12, 2**20))
     print(f"{what:32} +{high / low - 1:.0%}")
 
 # %% [markdown]
@@ -482,7 +527,7 @@ for what, weight in {
 
 # %%
 for n in (2**12, 2**20):
-    parts = ledger.decode_flop_parts(name, n)
+    parts = ledger.decode_flop_parts(written, n)
     scores, core = parts["indexer scores", "fp4"], parts["attention core", "bf16"]
     print(f"{n:9,}: attention {core / 1e9:.2f}, index scores {scores / 1e9:5.2f}"
           " billion operations, unweighted")
@@ -518,10 +563,13 @@ plot.show(fig, alt="Nine curves that rise together; the three models cannot be t
 # %% [markdown]
 # Half the bytes, and no difference that is larger than the one between seeds. At this
 # size and on this task we cannot see a cost. That does not say that there is none: the
-# task needs one look back, so one set of entries and one good choice is enough. Where
-# several layers must look for *different* things, a borrower of a choice has to be
-# lucky. Four owners, and in the decoder a fresh choice every four layers, leave room for
-# that.
+# near look is the window's, which nobody shares, and the task needs one look back, so one
+# set of entries and one good choice is enough.
+#
+# Where two layers must look for *different* things, a borrower of a choice has to be
+# lucky: in the tiny V3.2 above most words were lost. It had not been trained to borrow;
+# what training can mend of that is not measured here. Four owners, and in the decoder a
+# fresh choice every four layers, leave room for more than one kind of look.
 #
 # The whole tiny models, beside their bytes. (The cell reads the checkpoints that are
 # there.)
@@ -555,15 +603,15 @@ for preset in ("tiny_v1", "tiny_v3_2", "tiny_v4", "tiny_v4_1"):
 # layer 20, from the step before. They are real keys, of the same text and size. Nothing
 # crashes.
 #
-# Here is the fault, on a copy of the tiny V4.1 (the course's model is left as it is). Both read a prompt of 200 tokens and go on token by token, and we count the
-# words that are found.
+# Here is the fault, on a copy of the tiny V4.1 (the course's model is left as it is):
+# while a group is open, `publish` hands on the keys that it was given last. Both models
+# read a prompt of 200 tokens and go on token by token, and we count the words that are
+# found.
 
 # %%
 from tinymodels.stale_keys import with_stale_keys
 
-print(inspect.getsource(with_stale_keys))
 
-# %%
 def token_by_token(model, tokens_BT, prompt=1, storage="float32"):
     cache = model.new_cache(*tokens_BT.shape, storage)
     parts = [prompt] + [1] * (tokens_BT.shape[1] - prompt)
@@ -621,7 +669,7 @@ predict("10-e", guess, answer=first)
 # most 8 entries, all of them are chosen, and it does not matter by which keys. **A test
 # with a short text would have passed.**
 #
-# This comparison is the course's second promise: *one pass over the prompt = any
+# This comparison runs through the whole course: *one pass over the prompt = any
 # chunking = token by token*. It needs no right answer to compare with, and it finds
 # whatever makes decode another function than prefill. What it cannot see is a fault
 # that both share.

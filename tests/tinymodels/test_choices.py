@@ -72,6 +72,54 @@ def test_overlap_counts_what_both_have():
     assert choices.overlap(other, one, asked) == pytest.approx((1 / 2 + 2 / 3) / 2)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_borrower_reads_what_the_owner_chose_and_only_meanwhile(seed):
+    model, tokens = small(tiny_v3_2, seed)
+    tokens = tokens.repeat(1, 2)  # more rows than are chosen, and than a mask is made for
+    was, read = model(tokens), {}
+    for i in (1, 3):
+        attention = model.layers[i].attention
+        attention.attend = lambda query, rows, visible, i=i, a=attention: (
+            read.update({i: visible}),
+            type(a).attend(a, query, rows, visible),
+        )[1]
+    with choices.borrowed(model, 1, 3):
+        lent = model(tokens)
+    assert torch.equal(read[1], read[3]) and (lent - was).abs().max() > 1e-6
+    with choices.newest(model, 3):
+        near = model(tokens)
+    place = torch.arange(122)
+    behind = place[:, None] - place
+    assert torch.equal(read[3][0], (behind >= 0) & (behind < 24))
+    assert (near - was).abs().max() > 1e-6 and not torch.equal(read[1], read[3])
+    assert torch.equal(model(tokens), was)
+
+
+def test_borrowing_that_cannot_be_is_refused():
+    model = Transformer(tiny_v3_2())
+    with pytest.raises(ValueError, match="layer 2 runs before layer 2 has chosen"):
+        with choices.borrowed(model, 2, 2):
+            pass
+    with pytest.raises(ValueError, match="layer 1 of tiny_v4_1 has no choice"):
+        with choices.newest(Transformer(tiny_v4_1()), 1):
+            pass
+
+
+@pytest.mark.parametrize("name", V3_2)
+def test_what_borrowing_costs_a_trained_v3_2(name):
+    model, (batch, asked) = checkpoints.load(name).requires_grad_(False), held()
+
+    def right():
+        return (model(batch.tokens).argmax(-1) == batch.targets)[asked].float().mean().item()
+
+    assert right() > 0.98
+    shares = []
+    for owner in range(4):
+        with choices.borrowed(model, owner, owner + 1):
+            shares.append(right())
+    assert min(shares) < 0.5 and max(shares) > 0.95, shares
+
+
 def test_a_model_that_chooses_nothing_is_named():
     with pytest.raises(ValueError, match="tiny_v1 chooses no entries"):
         choices.wishes(Transformer(tiny_v1()), torch.zeros(1, 5, dtype=torch.long))
