@@ -10,11 +10,13 @@ import re
 import shutil
 from pathlib import Path
 
+from tools.new_check import write_check
+
 LESSON = """\
 # %% [markdown]
 # # {number} · {title}
 #
-# *60 minutes.* What was built before ([chapter NN](NN__topic.ipynb)), and what is missing.
+# *60 minutes.* What was built before, with a link to it, and what is missing.
 #
 # **Objectives.** After this chapter you can
 #
@@ -101,9 +103,12 @@ def chapter(root: Path, stem: str, title: str) -> str:
         )
     return (
         f"Written: sources/lessons/{stem}.py and sources/exercises/{stem}.py. Next: "
-        f"`python -m tools build {stem}`; add the stem to tools/site/chapters.py, its terms to "
-        "docs/glossary.md, its row to the ledger (tinymodels/widgets/ledger_entries.py), questions "
-        "to docs/teaching.md."
+        f"`python -m tools build {stem}`; the stem, and what it stands on, in "
+        "tools/site/chapters.py; its minutes in docs/syllabi.md, its link and terms in "
+        f"docs/glossary.md, '## {number} ...' with four questions in docs/teaching.md, its row in "
+        "the ledger (tinymodels/widgets/ledger_entries.py). What is missing is said by "
+        "`python -m pytest tests/test_glossary.py tests/test_repository.py "
+        "tests/grading/test_teaching_guide.py tests/tools/test_site.py`."
     )
 
 
@@ -129,12 +134,15 @@ def exercise(root: Path, identity: str, title: str) -> str:
     if not name or name[0].isdigit():
         name = "answer"
     block = EXERCISE.format(id=identity, title=title, name=name)
+    told = write_check(root, identity, title, name, path.stem)
     path.write_text(text.rstrip("\n") + "\n" + block, encoding="utf-8")
     return (
-        f"Added {identity} to {path.relative_to(root)}. Next: its reference in "
-        f"grading/references/ch{number}.py, its named mistakes in grading/misconceptions/, its "
-        f"`Exercise` in grading/checks/ch{number}.py (grading/README.md says how), then "
-        f"`python -m tools build {path.stem}` and `python -m grading audit --full`."
+        f"Added {identity} to {path.relative_to(root)}, and grading/checks/ch{number}_{name}.py: "
+        f"{told}. Both stand for a placeholder: write the exercise and its solution, then the "
+        "reference, the hints and at least five named mistakes (grading/README.md says how). "
+        f"Then `python -m tools build {path.stem}` and `python -m pytest "
+        f"tests/grading/test_grading_exercises.py -k {identity} -m ''`; its minutes go into "
+        "docs/syllabi.md."
     )
 
 
@@ -160,5 +168,6 @@ def model(root: Path, config: Path) -> str:
     return (
         f"Copied to {target.relative_to(root)}; {said}. Next: trim it to the fields that decide the"
         " cache, work its bytes out by hand, and add them to ANSWERS in"
-        " tests/tinymodels/test_families.py."
+        " tests/tinymodels/test_families.py: (bytes a token, bytes of full windows, bytes of fixed"
+        " states). `python -m pytest tests/tinymodels/test_families.py` compares."
     )

@@ -5,6 +5,7 @@ import json
 import nbformat
 import pytest
 
+from grading.draw import Draw
 from tools import build, elsewhere, percent, solutions
 from tools.__main__ import main
 
@@ -26,7 +27,7 @@ def test_a_chapter_begins_and_its_sources_can_be_built(course, capsys):
         )
 
 
-def test_an_exercise_is_added_and_is_one(course):
+def test_an_exercise_is_added_and_is_one(course, capsys):
     before = (course / "sources" / "exercises" / f"{STEM}.py").read_text()
     assert run(course, "exercise", "97.2", "Double it, twice") == 0
     after = (course / "sources" / "exercises" / f"{STEM}.py").read_text()
@@ -40,6 +41,18 @@ def test_an_exercise_is_added_and_is_one(course):
     )
     assert "def double_it_twice" in cell.text
     assert "2 * number" not in solutions.cut(cell).text
+    assert "test_grading_exercises.py -k 97.2" in capsys.readouterr().out
+    checks = course / "grading" / "checks"
+    assert "EXERCISES = (DOUBLE_IT_TWICE,)" in (checks / "ch97.py").read_text()
+    found = {}
+    exec(compile((checks / "ch97_double_it_twice.py").read_text(), "check", "exec"), found)
+    made = found["DOUBLE_IT_TWICE"]
+    assert (made.id, made.notebook, made.points) == ("97.2", STEM, 2)
+    for inputs in (case.inputs for case in made.cases(Draw(3))):
+        assert made.expected(inputs)["output"].value == 2 * inputs["number"]
+        assert made.run(lambda number: 2 * number, inputs)["output"] == 2 * inputs["number"]
+    assert run(course, "exercise", "97.3", "Double it thrice") == 0
+    assert "import DOUBLE_IT_THRICE in grading/checks/ch97.py" in capsys.readouterr().out
 
 
 def test_a_model_is_taken_in_and_what_is_missing_is_said(course, tmp_path, capsys):

@@ -73,8 +73,12 @@ class Chapter:
 def chapters(root: Path) -> list[Chapter]:
     """All chapters in order, with the notebooks that stand under `root`.
 
-    Raises ValueError for a lesson that does not begin as lessons do.
+    Raises ValueError for a lesson that does not begin as lessons do, and for a chapter of which
+    STANDS_ON says nothing.
     """
+    for stem in STEMS:
+        if stem[:2] not in STANDS_ON:
+            raise ValueError(f"tools/site/chapters.py: STANDS_ON misses {stem[:2]}, of {stem}")
     found = []
     for stem, title in STEMS.items():
         lesson, exercises = (
