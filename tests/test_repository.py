@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,18 @@ def test_it_is_said_what_was_never_tried():
     assert "really tried: none" in read("docs/elsewhere.md")
     for name in ("Binder", "Colab", "ontainer"):
         assert name in read("README.md") and name in read("docs/elsewhere.md")
+
+
+def test_the_map_names_all_that_lies_at_the_root():
+    try:
+        told = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git here: what belongs to the repository cannot be told")
+    names = {name.split("/")[0] for name in told.stdout.split("\0") if name}
+    named = set(re.findall(r"`([^`]+?)/?`", read("docs/map.md")))
+    assert names - named == set()
 
 
 def planned() -> dict[str, tuple[int, ...]]:
