@@ -23,7 +23,8 @@ NONE = "a query that sees nothing"
 
 
 def sink_cases(draw: Draw) -> tuple[Case, ...]:
-    """Visible rows at random, one new token, and queries of which some see nothing."""
+    """Visible rows at random, one new token, scores around 100, and queries of which some see
+    nothing."""
     heads, dim, new, rows = draw.sizes(4)
     batch = draw.integer(2, 3)
     cases = []
@@ -41,7 +42,17 @@ def sink_cases(draw: Draw) -> tuple[Case, ...]:
         hidden = "some queries see nothing" if part == NONE else "some rows hidden"
         says = f"B={batch}, T={tokens}, H={heads}, D={dim}, S={rows}, {hidden}"
         cases.append(Case(part, says, inputs))
-    return tuple(cases)
+    return (*cases, _with_large_scores(cases[0]))
+
+
+def _with_large_scores(case: Case) -> Case:
+    """The same rows and queries, all moved along one direction until scores are around 100."""
+    query, row = case.inputs["query"], case.inputs["row"]
+    moved = {
+        "row": row - row.mean(-1, keepdim=True) + 2,
+        "query": query + 52 * row.shape[-1] ** -0.5,
+    }
+    return Case(case.part, f"{case.says}, scores around 100", {**case.inputs, **moved})
 
 
 READ = ("query", "row", "visible", "sink")
@@ -66,7 +77,7 @@ SINKING = Exercise(
         tied(
             'torch.einsum("bthd,bsd->bths", query_BTHD, row_BSD) / D**0.5, then masked_fill with '
             "~visible_TS[:, None, :] and -torch.inf.",
-            "no_mask", "masked_late", "mask_upside_down", "not_scaled",
+            "no_mask", "masked_late", "mask_upside_down", "not_scaled", "bare_exponentials",
         ),
         tied(
             "torch.cat the scores with sink_H[:, None].expand(B, T, H, 1), softmax over the last "
@@ -138,7 +149,7 @@ TURNING = Exercise(
         tied(
             "Write a small function that turns x[..., -R:] with rotate(..., Rope(R), at) and puts "
             "x[..., :-R] back in front of it.",
-            "first_numbers", "everything_turned_back", "shape",
+            "first_numbers", "whole_row", "everything_turned_back", "shape",
         ),
         tied(
             "Queries by query_at_T, rows by row_at_S; then attend(query, row).",

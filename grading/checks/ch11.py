@@ -57,7 +57,7 @@ ROUNDING = Exercise(
         ),
         tied(
             "At a middle go up only if the code below it is odd: at 0.75, 1.75 and 3.5.",
-            "ties_up", "ties_down", "ties_to_odd", TIES,
+            "ties_up", "ties_down", "ties_to_odd", "nearest_in_a_table", TIES,
         ),
         tied(
             "Work with values.abs(), and add 8 where values.signbit() is True.",
@@ -201,7 +201,8 @@ THE_RATE = Exercise(
         ),
         tied(
             "A key: index_dim / 2 bytes and a scale for every 32.",
-            "key_without_scales", "one_block_size", KEY_BYTES,
+            "key_without_scales", "one_block_size", "sixteen_and_dropped",
+            "sixteen_and_fraction", KEY_BYTES,
         ),
     ),
     misconceptions=RATE,

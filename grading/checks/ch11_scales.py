@@ -72,7 +72,8 @@ FP4_SCALE = Exercise(
         tied(
             "values.abs().amax(1) is the largest magnitude of each block, and .clamp(min=6 * "
             "2.0**-9) its floor.",
-            "no_floor", "floor_of_the_scale", "signed_largest", "one_scale_for_all", "finite",
+            "no_floor", "floor_of_the_scale", "signed_largest", "one_scale_for_all",
+            "no_floor_no_clamp", "chosen_and_no_floor", "finite",
         ),
         tied(
             "Divide it by 6, then round_to(..., E4M3): that is the stored scale.",

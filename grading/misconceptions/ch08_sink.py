@@ -41,6 +41,11 @@ def sink_as_number(score, sink):
     return weight / (weight.sum(-1, keepdim=True) + sink[:, None] * (-top).exp())
 
 
+def bare_exponentials(score, sink):
+    weight = score.exp()
+    return weight / (weight.sum(-1, keepdim=True) + sink[:, None].exp())
+
+
 def first_row(score, sink):
     sink = sink[:, None].expand(*score.shape[:-1], 1)
     return torch.cat([sink, score], -1).softmax(-1)[..., :-1]
@@ -78,6 +83,12 @@ SINK = (
         "sink_not_a_score",
         "The sink was added to the sum as it is. It is a score: exp(sink) is added.",
         answer(weigh=sink_as_number),
+    ),
+    Misconception(
+        "bare_exponentials",
+        "Right for small scores. exp of a score of 100 is more than a float32 holds, and infinity "
+        "over infinity is NaN: take the largest away first, as torch.softmax does.",
+        answer(weigh=bare_exponentials),
     ),
     Misconception(
         "sink_scaled",

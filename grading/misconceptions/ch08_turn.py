@@ -55,7 +55,21 @@ def everything(x, at, R: int, back: bool = False):
     return tail(x, at, even, back)
 
 
+def whole(x, at, R: int, back: bool = False):
+    """All numbers handed to a rotation of R: it refuses."""
+    from tinymodels.attention.rope import rotate
+    from tinymodels.config import Rope
+
+    return rotate(x, Rope(R), at, back=back)
+
+
 TURN = (
+    Misconception(
+        "whole_row",
+        "All D numbers were handed to a rotation of R numbers, and it refused. Only the last R "
+        "are turned: x[..., -R:].",
+        answer(whole, whole, lambda x, t, s, R: whole(x, t, R, back=True)),
+    ),
     Misconception(
         "not_turned_back",
         "The output is not turned back: it is a sum of turned rows, and depends on where in the "

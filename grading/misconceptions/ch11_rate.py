@@ -36,6 +36,18 @@ RATE = (
         answer(key=lambda d: d / 2 + -(-d // 16)),
     ),
     Misconception(
+        "sixteen_and_dropped",
+        "Two things about scales: the keys have one for every 32 numbers, not for every 16, and a "
+        "short last block has one too.",
+        answer(row=lambda d: d / 2 + d // 16, key=lambda d: d / 2 + d // 16),
+    ),
+    Misconception(
+        "sixteen_and_fraction",
+        "Two things about scales: the keys have one for every 32 numbers, not for every 16, and "
+        "there are no fractions of a scale.",
+        answer(row=lambda d: d / 2 + d / 16, key=lambda d: d / 2 + d / 16),
+    ),
+    Misconception(
         "row_blocks_of_32",
         "The rows have a scale for every 16 numbers, not for every 32.",
         answer(row=lambda d: d / 2 + -(-d // 32)),

@@ -59,6 +59,15 @@ ROUND = (
         answer(up=lambda at, middle, code: at > middle),
     ),
     Misconception(
+        "nearest_in_a_table",
+        "Two things: in the middle of two values the first of the table won, and -0.0 lost its "
+        "sign. The even code wins, and `x.signbit()` knows -0.0.",
+        answer(
+            up=lambda at, middle, code: at > middle,
+            sign=lambda x, code: code + 8 * (x < 0),
+        ),
+    ),
+    Misconception(
         "ties_to_odd",
         "In the middle of two values the odd code wins here; it is the even one.",
         answer(up=lambda at, middle, code: (at > middle) | ((at == middle) & (code % 2 == 0))),

@@ -43,6 +43,24 @@ FP4_BLOCKS = (
         blocks(ready=lambda x, wanted, stored: (x / wanted[:, None]).clamp(-6, 6)),
     ),
     Misconception(
+        "chosen_and_no_floor",
+        "Two things. You divide by the scale as chosen and store a rounded copy: divide by the "
+        "stored one. And the floor is missing: a block of zeros gives 0 / 0.",
+        blocks(
+            largest=lambda x: x.abs().amax(1),
+            ready=lambda x, wanted, stored: (x / wanted[:, None]).clamp(-6, 6),
+        ),
+    ),
+    Misconception(
+        "no_floor_no_clamp",
+        "Two things. The floor is missing: a block of zeros gives 0 / 0. And some numbers are "
+        "above 6, where the stored scale was rounded down.",
+        blocks(
+            largest=lambda x: x.abs().amax(1),
+            ready=lambda x, wanted, stored: x / stored[:, None],
+        ),
+    ),
+    Misconception(
         "not_rounded",
         "The scale is not stored in E4M3: round_to(scale, E4M3).",
         blocks(stored=lambda scale: scale),

@@ -57,8 +57,13 @@ plot.show(fig, alt="Sixteen points on a line: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the
           "with a minus. They lie close together near 0 and far apart at 6.")
 
 # %% [markdown]
-# They stand close near 0 and far apart at the ends. The step is 0.5 up to 2, then 1,
-# then 2: a step in proportion to the number. That suits numbers most of which are
+# How do the bits of 0101 make 3? The first is the sign, +. The next two, 10, are the
+# exponent: 2, which stands for × 2^(2−1). The last, 1, is what comes behind the point:
+# 1.1 in binary is 1.5. Together 1.5 × 2 = 3. Only where the exponent is 00 there is no 1
+# before the point: 0001 is 0.1 in binary, 0.5, and 0000 is 0.
+#
+# The numbers stand close near 0 and far apart at the ends. The step is 0.5 up to 2, then
+# 1, then 2: a step in proportion to the number. That suits numbers most of which are
 # small.
 #
 # Between two of them a number goes to the nearest. And exactly in the middle? Then to
@@ -92,8 +97,9 @@ predict("11-a", guess, answer=4)
 # scale brings the largest of the block to 6, the end of the line.
 #
 # The scale must be kept too, in bytes of its own. It is itself rounded, to a format of
-# eight bits: **E4M3**, a sign, 4 bits of exponent, 3 behind the point, up to 448. By
-# hand, for a block [7, 1, -3.5]:
+# eight bits: **E4M3**, a sign, 4 bits of exponent, 3 behind the point, up to 448. It is
+# read in the same way, only its exponent counts from 7: 0 0111 001 is 1.001 in binary,
+# 1.125, times 2^(7−7). By hand, for a block [7, 1, -3.5]:
 
 # %%
 block = torch.tensor([7.0, 1.0, -3.5])
@@ -112,9 +118,8 @@ print("codes:", codes.tolist(), "- and back:", back.tolist())
 #
 # It is easy to write the wrong thing here: divide by the scale as chosen, in full
 # precision, and keep a rounded copy of it. Everything looks fine, until it is read. How
-# much is *lost* is measured so, here and below: take what came back from what was
-# there, and divide the length of this difference by the length of the numbers
-# themselves.
+# much is *lost*, here and below: the length of (what came back − what was there),
+# divided by the length of what was there.
 
 # %%
 draw = torch.Generator().manual_seed(2)
@@ -139,11 +144,11 @@ print(f"divided by the chosen one:   {wrong:.2%}")
 #
 # ### Why sixteen? Why E4M3?
 #
-# A short block follows its numbers closely, but its scales take bytes. A power of two
-# as a scale (UE8M0: eight bits of exponent alone) never cuts a number off and costs the
-# same byte, but it can be up to twice too large, and then half of the line lies idle.
-# Both can be tried. Here are rows of 512 normed numbers, with a few large ones among
-# them, as trained models have them.
+# A short block follows its numbers closely, but its scales take bytes. A power of two as
+# a scale (**UE8M0**: eight bits of exponent alone), rounded up, never cuts a number off
+# and costs the same byte, but it can be up to twice too large, and then half of the line
+# lies idle. Both can be tried. Here are rows of 512 normed numbers, with a few large
+# ones among them, as trained models have them.
 
 # %%
 from tinymodels.formats import FP4, MXFP4, round_trip
@@ -161,8 +166,19 @@ for size in (8, 16, 32, 64, 512):
 # From 32 to 16 the row grows by 16 bytes, 6 %, and the error falls by 12 %. From 16 to
 # 8 it grows by 11 %, for 13 %: the gain runs out. V4.1 takes E4M3 in blocks of 16, for
 # 288 bytes. The standard format **MXFP4** is powers of two in blocks of 32, 272 bytes.
-# (DeepSeek rounds its power of two up, where the standard rounds it down and cuts
-# numbers off.)
+# (Its standard rounds the power of two down, and cuts numbers off. DeepSeek rounds it up,
+# and so does this course wherever it says MXFP4.) All formats of the chapter:
+#
+# | format | a number | a scale | for | 512 numbers |
+# |---|---|---|---|---|
+# | bf16 | 16 bits | none | | 1,024 bytes |
+# | FP8 | E4M3, 8 bits | UE8M0, 1 byte | every 32 | 512 + 16 = 528 |
+# | FP4, V4.1's rows | E2M1, 4 bits | E4M3, 1 byte | every 16 | 256 + 32 = 288 |
+# | MXFP4, its index keys | E2M1, 4 bits | UE8M0, 1 byte | every 32 | 256 + 16 = 272 |
+#
+# Earlier rows in FP8 were others: V3.2's has a scale of four bytes for every 128 of its
+# 512 numbers and 64 more in 16 bits, 512 + 16 + 128 = 656; V4's one byte for every 64 of
+# 448 numbers, 64 in 16 bits and a byte of padding, 448 + 7 + 128 + 1 = 584.
 #
 # ### Why no second scale?
 #
@@ -241,9 +257,8 @@ ByteMicroscope(slide, number=100)
 # ## Formats side by side
 #
 # How much does each format lose on rows of a *trained* model? The rows of the tiny V4.1
-# have 32 numbers. (**FP8** is E4M3 for the numbers, and a power of two as the scale of
-# every 32: 512 + 16 = 528 bytes.) Here are the far rows of eight hard texts of its
-# memory task, with 48 pairs to remember in each, from both layers that own rows.
+# have 32 numbers. Here are the far rows of eight hard texts of its memory task, with 48
+# pairs to remember in each, from both layers that own rows.
 
 # %%
 model = checkpoints.load("tiny_v4_1-recall-seed0").requires_grad_(False)
@@ -295,9 +310,10 @@ for one, other in (("bf16", "FP8"), ("FP8", "FP4"), ("FP4", "MXFP4")):
 # The trained model reads the texts with all rows in bf16, and again with only one kind
 # of rows in another format. We ask two things. How many of the words that it should
 # remember does it still find? And how far do its next words move, at *every* place of
-# the text? That is the Kullback-Leibler divergence of the two distributions, in nats: 0
-# if nothing moved. It is a sensitive scale, for at most places this task asks for
-# nothing, and the model is sure of nothing.
+# the text? That is the KL divergence of the two distributions ([chapter
+# 07](07__sparse_attention.ipynb) met it), in nats, the unit of the loss: 0 if nothing
+# moved. It also sees what no answer depends on: at most places this task asks for
+# nothing, and there the model's guesses move easily.
 #
 # **Before you run the next cell:** FP4 in the window and FP4 in the far rows: which
 # moves the words more, `"window"` or `"far"`?
@@ -318,9 +334,8 @@ predict("11-c", guess, answer="window" if near > distant else "far")
 # %% [markdown]
 # FP4 in the window moves the words more than twice as far as FP4 in the far rows, and
 # three times as far as FP8 in the window. The words that the model was trained to find,
-# it finds with all four: there it is so sure that rounding changes nothing. (On two
-# other sets of 128 words, FP4 in the window lost one word in each, and the other three
-# lost none.) So this is about how steady the memory is, not about a task that fails.
+# it finds with all four: there it is so sure that rounding changes nothing. So this is
+# about how steady the memory is, not about a task that fails.
 #
 # The same for a model of *text*. There every word is a guess, and the loss on held-out
 # text can tell: the number printed is how much it rises.
@@ -339,8 +354,8 @@ for (window, far), found in row_formats.effects(writer, pages, choices).items():
 #
 # The window is read by every token in every layer, and each layer has its own. Of the
 # far rows there are two sets, and each token reads 8 of them. FP8 in the window costs
-# little in return: a window has a fixed length, so it is not in the rate at all. In
-# V4.1 all windows together are
+# little in return: a window has a fixed length, so it is not in the rate at all. All
+# windows of V4.1 together, beside what a million tokens leave:
 
 # %%
 config = published.config
@@ -355,8 +370,8 @@ print(f"far rows and index keys of a million tokens: {million:,.0f} bytes")
 # At a million tokens the windows are 0.3 % of all. There is nothing to be saved where
 # it hurts.
 #
-# (These are two tiny models of one seed each. The order held on every set of texts we
-# tried; the factors did not stay the same.)
+# (These are two tiny models of one seed each, on one set of texts each. The factors are
+# theirs, not V4.1's.)
 #
 # ## Training through a rounding
 #
@@ -493,6 +508,9 @@ for n in (1, 2, 3, 127):
     shown = f", measured {cache.bytes()['global']:,}" if cache else ""
     print(f"{n:3} tokens: 1,068 x {n // 2} + 356 x {n} = {exact:,} bytes{shown}")
 print(f"V1 against it: {ledger.rate('deepseek-67b') / ledger.rate(config):.1f} times")
+opened = 3 * 2 * 2 * 512 * 4  # layers, tokens, value and gate, numbers, bytes
+print(f"beside the rate, once a text: open groups {opened:,} bytes,"
+      f" measured {real.bytes()['open_state']:,}; windows {ring * window:,}")
 
 # %% [markdown]
 # ## The kernel: bytes in, numbers in registers
@@ -510,8 +528,10 @@ for code in (1, 2, 7, 13):
           f" times 2^14: {as_half.item() * 2**14:g}")
 
 # %% [markdown]
-# The exponent of E2M1 is put where fp16 has its own; there the same bits mean the same
-# number, smaller by 2^14. Even 0.5 comes out right, which E2M1 writes in a special way.
+# fp16 is a sign, 5 bits of exponent and 10 behind the point. The exponent of E2M1 is put
+# at the end of fp16's own. E2M1 counts its exponent from 1 and fp16 from 15, so the same
+# bits mean the same number, smaller by 2^14. Even 0.5 comes out right: fp16 has no 1
+# before the point either where its exponent is 0.
 #
 # Now the whole kernel on one row. A softmax over a single row is 1, so what comes out
 # must be the row. In the interpreter every load is counted.
@@ -548,7 +568,8 @@ t = sparse_attention_fp4.traffic(head_dim=512, batch=1, tokens=1, heads=64, chos
                                  rows=128, splits=1)
 print(f"V4.1, one new token, one layer: {512} rows of 288 and {128} of 528 bytes")
 rows_read = 512 * 288 + 128 * 528
-print(f"are {rows_read:,} bytes; with queries and list {t['bytes_read']:,} are read")
+print(f"are {rows_read:,} bytes; with the queries of 64 heads ({64 * 512 * 2:,}) and the"
+      f" list ({512 * 4:,}) {t['bytes_read']:,} are read")
 print(f"in bf16 the rows alone would be {640 * 1024:,}")
 
 # %% [markdown]

@@ -181,12 +181,22 @@ def learner_overlap(value, gate, bias, empty=-1e30):
     return torch.stack(entries, 1)
 
 
-def learner_sink(query, row, visible, sink, use=True):
+def learner_sink(query, row, visible, sink, use=True, top=None):
     score = (query.flatten(1, 2) @ row.mT).view(*query.shape[:3], -1) / query.shape[-1] ** 0.5
-    weight = torch.exp(score) * visible[:, None]
+    top = score.amax(-1, keepdim=True) if top is None else top
+    weight = torch.exp(score - top) * visible[:, None]
     total = weight.sum(-1, keepdim=True)
-    total = total + sink.exp()[:, None] if use else total.clamp(min=1e-30)
+    total = total + (sink[:, None] - top).exp() if use else total.clamp(min=1e-30)
     return (weight / total) @ row[:, None]
+
+
+def test_large_scores_are_among_the_cases():
+    result = check("08.4", lambda *given: learner_sink(*given, top=torch.zeros(1)))
+    assert (result.status, result.misconception) == ("partly", "bare_exponentials"), result
+    for seed in (*CHECK_SEEDS, *student_seeds("ann", 5)):
+        inputs = BY_ID["08.4"].cases(Draw(seed, "08.4"))[3].inputs
+        score = torch.einsum("bthd,bsd->bths", inputs["query"], inputs["row"])
+        assert (score / inputs["row"].shape[-1] ** 0.5).amax(-1).min() > 89  # exp is infinite
 
 
 def learner_turn(query, row, query_at, row_at, R, attend, back=True):
@@ -248,7 +258,7 @@ def test_each_case_has_what_it_is_there_for(seed):
         left = [c.inputs["value"].shape[1] % len(c.inputs["bias"])
                 for c in BY_ID[id].cases(Draw(seed, id))]  # fmt: skip
         assert 0 in left and any(left)
-    some, one, none = (case.inputs for case in BY_ID["08.4"].cases(Draw(seed, "08.4")))
+    some, one, none, _ = (case.inputs for case in BY_ID["08.4"].cases(Draw(seed, "08.4")))
     assert all(map(any, some["visible"])) and any(map(any, one["visible"]))
     assert not any(none["visible"][0]) and any(none["visible"][1])
     near, far, late = (case.inputs for case in BY_ID["08.5"].cases(Draw(seed, "08.5")))

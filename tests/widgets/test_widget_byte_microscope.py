@@ -59,7 +59,7 @@ def test_every_nibble_is_the_quantisers(seed, spoiled):
         assert f"{'high' if i % 2 else 'low'} half" in view.lines[0]
         assert f"Byte {i // 2} is {packed.row[i // 2]:08b}" in view.lines[0]
         assert f"Byte {256 + i // 16} is {packed.row[256 + i // 16]:08b}" in view.lines[1]
-        assert ("where (RoPE)" in view.lines[2]) == (i >= 448)
+        assert ("RoPE turns" in view.lines[2]) == (i >= 448)
         assert f"was {latent[i].item():.3f}" in view.unit
 
 

@@ -102,8 +102,8 @@ def look(slide: Slide, number: int, spoiled: bool) -> View:
     at = size // 2 + block
     owner = (
         f"Row of layer {slide.layer}, tokens {_listed(slide.tokens)}, read by layers"
-        f" {_listed(slide.readers)}. Number {number} says"
-        f" {'where (RoPE)' if number >= size - slide.rope else 'what'}."
+        f" {_listed(slide.readers)}. RoPE"
+        f" {'turns' if number >= size - slide.rope else 'does not turn'} number {number}."
     )
     first = block * BLOCK
     end = max(abs(x) for x in (*packed.numbers[first:][:BLOCK], *packed.back[first:][:BLOCK]))
@@ -159,7 +159,7 @@ class ByteMicroscope(Widget):
             Control("number", "number", "range", places, tuple(map(str, places)), "of the row"),
             Control(
                 "spoiled", "the row", "select", tuple(ROWS), tuple(ROWS.values()),
-                f"number {slide.outlier} set to {OUTLIER:g}",
+                f"outlier: number {slide.outlier} set to {OUTLIER:g}",
             ),
         )  # fmt: skip
         super().__init__("Byte microscope", controls, {"number": number, "spoiled": spoiled})
