@@ -28,6 +28,30 @@ def named_mistake(
     return None
 
 
+def mistake_among_others(
+    exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation], failing: Sequence[Case]
+) -> tuple[Misconception, int, int] | None:
+    """A misconception that gives what was seen in most of the failing cases; in how many, of all.
+
+    For an answer with two mistakes in it: no single one explains every case. It must explain
+    the first failing case, at least two, and more than half, so that it is there for sure.
+    """
+    wrong = [
+        (case, was) for case, was in zip(cases, seen, strict=True)
+        if any(case is other for other in failing)
+    ]  # fmt: skip
+    if not wrong or wrong[0][1].raised or not _says_something(wrong[0][1]):
+        return None
+    for mistake in exercise.misconceptions:
+        (first, was), *rest = wrong
+        if not same(observe(exercise, mistake.answer, first.inputs), was):
+            continue
+        alike = 1 + sum(same(observe(exercise, mistake.answer, c.inputs), w) for c, w in rest)
+        if alike >= 2 and 2 * alike > len(wrong):
+            return mistake, alike, len(wrong)
+    return None
+
+
 def _says_something(observation: Observation) -> bool:
     if observation.raised is not None:
         return True

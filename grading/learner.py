@@ -9,7 +9,7 @@ from grading import progress
 from grading.draw import CHECK_SEEDS
 from grading.guess import predict
 from grading.hints import next_step
-from grading.result import Result, Text
+from grading.result import Advice, Result, Text
 
 __all__ = ["check", "hint", "my_parts", "predict"]
 
@@ -47,7 +47,7 @@ def hint(id: str, step: int | None = None) -> Text:
         return Text(f"Exercise {id} has hints 1 to {total}; step is {step!r}.")
     progress.write_event("hint", id, step=step)
     more = "" if step < total else " That was the last one."
-    return Text(f"{id}, hint {step} of {total}: {exercise.hints[step - 1]}{more}")
+    return Advice(f"{id}, hint {step} of {total}: {exercise.hints[step - 1]}{more}")
 
 
 def _failed_last(id: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +24,18 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+class Advice(Text):
+    """A hint: a notebook breaks its lines between words, and sets code apart."""
+
+    def _repr_html_(self) -> str:
+        return f"<div>{_with_code(self)}</div>"
+
+
+def _with_code(text: str) -> str:
+    """The text as HTML; what stands between backticks becomes code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 _SYMBOLS = {"passed": "✓", "partly": "◐", "not_attempted": "·", "unavailable": "–"}
@@ -65,7 +78,7 @@ class Result:
     def _repr_html_(self) -> str:
         colour = _COLOURS.get(self.status, "#D55E00")
         symbol = _SYMBOLS.get(self.status, "✗")
-        lines = "".join(f"<div>{html.escape(line)}</div>" for line in self.message.splitlines())
+        lines = "".join(f"<div>{_with_code(line)}</div>" for line in self.message.splitlines())
         return (
             f'<div style="border-left: 4px solid {colour}; padding: 2px 10px">'
             f"<strong>{symbol} {html.escape(self.headline)}</strong>{lines}</div>"

@@ -11,7 +11,7 @@ from grading.attempt import not_attempted
 from grading.deadline import TooLate, deadline
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Part
-from grading.explain import named_mistake
+from grading.explain import mistake_among_others, named_mistake
 from grading.hints import hint_for
 from grading.judge import Failure, failures
 from grading.observe import Observation, observe
@@ -131,17 +131,27 @@ def _explain(
     raised = all(observation.raised for observation in seen)
     status = "partly" if right else "error" if raised else "wrong"
     mistake = named_mistake(exercise, cases, seen)
-    lines = [mistake.message] if mistake else []
+    lines, about = ([mistake.message], [mistake.name]) if mistake else ([], [])
     first = found[0]
+    among = None
+    if mistake is None:
+        among = mistake_among_others(exercise, cases, seen, [failure.case for failure in found])
+    if among is not None:
+        other, alike, wrong = among
+        lines, about = [f"{other.message} {_explains(alike, wrong)}"], [other.name]
     lines.append(f"{first.case.says}: {first.text}.")
     if right:
         lines += _credit(exercise, failed)
     name = mistake.name if mistake else None
     # What a hint can be tied to. Where all parts fail, it says nothing that this one does.
     parts = tuple(failure.part for failure in found) if right else ()
-    failed_as = (*parts, first.stage, *([name] if name else []))
+    failed_as = (*parts, first.stage, *about)
     lines.append(_way_on(exercise, failed_as))
     return status, "\n".join(lines), name, earned, tuple(dict.fromkeys(failed_as))
+
+
+def _explains(alike: int, wrong: int) -> str:
+    return f"(That explains {alike} of the {wrong} cases that fail; something else is wrong too.)"
 
 
 def _credit(exercise: Exercise, failed: Set[str]) -> list[str]:

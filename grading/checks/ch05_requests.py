@@ -156,7 +156,7 @@ PAGE_TABLE = Exercise(
         ),
         tied(
             "table_BJ.gather(1, position_BT // P) looks every text up in its own row of the table.",
-            "first_text", "sorted_by_number", "from_the_back", ROWS,
+            "first_text", "sorted_by_number", "from_the_back", ROWS, "returns",
         ),
         tied(
             "pool_NPD[page_BT, row_BT], both [B, T], picks one row of D numbers for each pair.",

@@ -145,7 +145,7 @@ DECOUPLED = Exercise(
     },
     hints=(
         tied(
-            "Positions of the entries: torch.arange(S). Those of the queries are its last T.",
+            "Positions of the tokens: torch.arange(S). Those of the queries are its last T.",
             "queries_from_zero", "one_late", "all_at_the_end", NEWEST,
         ),
         tied(
@@ -228,7 +228,7 @@ def limit(inputs: Mapping[str, Any]) -> int:
 
 def expected_absorb(inputs: Mapping[str, Any]) -> dict[str, Expected]:
     output = reference.latent_attention(*(inputs[name] for name in LATENT_ATTENTION))
-    expected = {"output": Expected(output, "BTHV")}
+    expected = {"output": Expected(output, "BTHD")}
     if inputs["weigh"]:
         expected[LARGE] = Expected(
             np.array(0.0), kind="cost", part=THRIFTY,
@@ -256,7 +256,7 @@ ABSORPTION = Exercise(
             "masked_fill(~visible_TS, -float('inf')); softmax over the last axis.",
             "no_position", "no_content", "not_scaled", "content_scaled_only",
             "position_scaled_only", "divided_by_scale", "no_mask", "masked_late",
-            "mask_upside_down", "softmax_over_queries", "softmax_over_heads",
+            "mask_upside_down", "softmax_over_queries", "softmax_over_heads", "finite",
         ),
         tied(
             "Weights times latents is one sum of C numbers for each head; only then up_v_HVC.",

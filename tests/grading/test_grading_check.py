@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import grading.learner
-from grading import check
+from grading import check, hint
 from grading.draw import CHECK_SEEDS
 from grading.exercise import Case, Exercise, Expected, Misconception, Part
+from grading.hints import tied
 from grading.result import STATUSES, Result
 from grading.verdict import assess
 from tests.grading import tiny_checks
@@ -211,6 +212,8 @@ def test_text_is_the_same_each_time_and_html_is_escaped():
     assert repr(first).splitlines()[0] == "✗ 91.1 Twice: wrong (0 of 3 points)"
     result = Result("91.1", "<b>", "wrong", 1, 0, "a < b & c")
     assert "a &lt; b &amp; c" in result._repr_html_() and "<b>" not in result._repr_html_()
+    marked = Result("91.1", "", "wrong", 1, 0, "in the line `x < y`, not `z`.")._repr_html_()
+    assert "<code>x &lt; y</code>, not <code>z</code>." in marked
     with pytest.raises(ValueError, match="status"):
         Result("91.1", "", "fine", 1, 0, "")
     assert set(STATUSES) >= {"passed", "partly", "wrong", "not_attempted", "unavailable"}
@@ -224,3 +227,39 @@ def test_importing_grading_imports_neither_torch_nor_triton():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "torch" not in ran.stdout and "triton" not in ran.stdout
     assert grading.learner.__all__ == ["check", "hint", "my_parts", "predict"]
+
+
+def three_sizes(draw):
+    return tuple(Case("values", f"B={b}, T=5", {"x": draw.normal(b, 5)}) for b in (3, 7, 6))
+
+
+def test_one_of_two_mistakes_is_told_where_it_explains_most_cases():
+    """No single mistake explains all cases: the one that explains most is told, as one of two."""
+
+    def thrice_and_one_more(x):
+        return 3 * x + (len(x) == 7), 4
+
+    result = verdict(
+        thrice_and_one_more, cases=three_sizes, hints=("Think.", tied("Add.", "thrice"))
+    )
+    wrong = len(CHECK_SEEDS) * 3
+    assert result.message.startswith("This is three times x. (That explains")
+    assert f"explains {wrong * 2 // 3} of the {wrong} cases" in result.message
+    assert "y first differs" in result.message and 'hint("91.1", 2)' in result.message
+    assert result.misconception is None  # it is not all that is wrong: no report counts it
+
+
+@pytest.mark.parametrize("sizes", [(3,), (7, 6)])
+def test_a_mistake_is_not_told_where_it_may_be_chance(sizes):
+    """It explains too few of the failing cases, or not the first of them."""
+    result = verdict(lambda x: ((3 if len(x) in sizes else 5) * x, 4), cases=three_sizes)
+    assert "three times" not in result.message
+
+
+def test_a_hint_breaks_its_lines_and_sets_code_apart(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path))
+    hints = ("Use `a < b`.",)
+    monkeypatch.setattr("grading.learner._find", lambda id: (tensor_exercise(hints=hints), ""))
+    advice = hint("91.1")
+    assert advice == "91.1, hint 1 of 1: Use `a < b`. That was the last one."
+    assert "Use <code>a &lt; b</code>." in advice._repr_html_()
