@@ -31,9 +31,11 @@ model = checkpoints.load("tiny_v1-text-seed0").to(device.pick()).requires_grad_(
 # %% [markdown]
 # ## An answer comes up
 #
-# The model of this course has four layers. Between two layers there is nothing but a
-# list of 64 numbers for each token. So one can stop after any layer, and ask: if this
-# were the end, which word would you say?
+# The model of this course has four layers. Before the first stands the **embedding**: a
+# table with a list of 64 numbers for each token of the vocabulary. Each layer gets such
+# a list for every token and hands on a changed one; between two layers there is nothing
+# else. So one can stop after any layer, and ask: if this were the end, which word would
+# you say?
 #
 # Here are the three likeliest words after each layer. Run the cell. Then change the
 # prompt and run it again, for instance to `Where does Ada live? Ada lives in`.
@@ -73,7 +75,8 @@ for name, logits_BTV in zip(depths, lens.guesses(model, encode(prompt))):
 # Each half *adds* what it found to the token's list of numbers. That list is the
 # **residual stream**, and chapter 03 is about it. Here is the whole model, by hand.
 # `source` says whose keys and values each layer reads; for now, its own. (`Step`
-# carries what all layers must know of the text: its tokens and their positions.)
+# carries what all layers must know of the text: its tokens and their positions. The
+# norms bring a list to a standard length before it is read; chapter 03 says why.)
 
 # %%
 OWN = (0, 1, 2, 3)
@@ -162,13 +165,18 @@ from tinymodels.stories import long_story
 text = " ".join(long_story(Dice("layers", 1), sentences=40).sentences)
 _, made = run_layers(model, encode(text))
 
-fig, axes = plot.figure(6.4, 2.8, columns=2)
-between = {}
-for ax, name in zip(axes, ("key", "value")):
+alike, most = {}, 0.0
+for name in ("key", "value"):
     rows_LTC = torch.stack([rows[name][0] for rows in made])
-    cosine = torch.cosine_similarity(rows_LTC[:, None], rows_LTC[None], dim=-1).mean(-1)
-    between[name] = max(abs(cosine[i, j].item()) for i in OWN for j in OWN if i != j)
-    ax.imshow(cosine.cpu(), cmap="RdBu", vmin=-1, vmax=1)
+    pairs_LLT = torch.cosine_similarity(rows_LTC[:, None], rows_LTC[None], dim=-1)
+    alike[name] = pairs_LLT.mean(-1).cpu()
+    most = max(most, (alike[name] - torch.eye(4)).abs().max().item())
+print(f"between two different layers at most {most:.2f} away from 0")
+
+# %%
+fig, axes = plot.figure(6.4, 2.8, columns=2)
+for ax, (name, cosine) in zip(axes, alike.items()):
+    ax.imshow(cosine, cmap="RdBu", vmin=-1, vmax=1)
     for i in OWN:
         for j in OWN:
             dark = abs(cosine[i, j]) > 0.5
@@ -176,7 +184,6 @@ for ax, name in zip(axes, ("key", "value")):
                     color="white" if dark else "black")
     ax.set(xticks=OWN, yticks=OWN, title=f"{name}s of one token", xlabel="layer",
            ylabel="layer")
-most = max(between.values())
 plot.show(fig, alt="Cosine between one token's keys, and between its values, in each "
           "pair of the four layers: 1 on the diagonal, and off it never further from 0 "
           f"than {most:.2f}.")
@@ -187,8 +194,9 @@ plot.show(fig, alt="Cosine between one token's keys, and between its values, in 
 #
 # ## What if two layers shared?
 #
-# It would halve the bytes. Try it: let one layer read the keys and values of the layer
-# below it, and ask the model questions of two kinds. Of **fixed** facts, which were
+# A layer that reads the rows of another keeps none itself. If every second layer did,
+# the bytes would be halved. Try it with one: let it read the keys and values of the
+# layer below it, and ask the model questions of two kinds. Of **fixed** facts, which were
 # true in every text that it learned from ("Where does Ada live?"). And of **given**
 # facts, which stand in the text at hand and nowhere else ("What does Ada have?").
 
@@ -212,14 +220,7 @@ for kind, pairs in asked.items():
 # %% [markdown]
 # Everything that we measure from here on is measured on several models: the same size,
 # the same kind of texts, other random numbers at the start (seeds). What only one of
-# them shows may be chance.
-#
-# **Before you run the next cell:** layer 1 reads the keys and values of layer 0. What
-# share of the given facts does the model still get right, in percent?
-
-# %% tags=["predict"]
-guess = ...
-predict("02-b", guess)
+# them shows may be chance. This is how right answers are counted:
 
 # %%
 def right(model, pairs, source=OWN):
@@ -236,7 +237,15 @@ def right(model, pairs, source=OWN):
 def spread(shares):
     return f"{min(shares):4.0%} to {max(shares):4.0%}"
 
+# %% [markdown]
+# **Before you run the next cell:** layer 1 reads the keys and values of layer 0. What
+# share of the given facts does the model still get right, in percent?
 
+# %% tags=["predict"]
+guess = ...
+predict("02-b", guess)
+
+# %%
 borrowed = {}
 for source in (OWN, (0, 0, 2, 3), (0, 1, 1, 3), (0, 1, 2, 2)):
     shares = {kind: [right(m, pairs, source) for m in models]
@@ -465,9 +474,10 @@ print("shuffled labels:", "  ".join(f"{share:4.0%}" for share in shuffled))
 # example needs no language at all: fold a strip of paper.
 #
 # The **tent map** folds the line from 0 to 1 once: it goes up to 1 in the middle, then
-# down again. Two ReLU units do it exactly (relu(x) is x where x is above 0, and 0
-# elsewhere). Fold the folded line, and fold it again: each fold is a layer of two units
-# that reads the layer before.
+# down again. Two ReLU **units** do it exactly: a unit is one number that a layer works
+# out, here relu of its input, and relu(x) is x where x is above 0, and 0 elsewhere.
+# Fold the folded line, and fold it again: each fold is a layer of two units that reads
+# the layer before.
 
 # %%
 def relu(x):
