@@ -568,8 +568,8 @@ t = sparse_attention_fp4.traffic(head_dim=512, batch=1, tokens=1, heads=64, chos
                                  rows=128, splits=1)
 print(f"V4.1, one new token, one layer: {512} rows of 288 and {128} of 528 bytes")
 rows_read = 512 * 288 + 128 * 528
-print(f"are {rows_read:,} bytes; with the queries of 64 heads ({64 * 512 * 2:,}) and the"
-      f" list ({512 * 4:,}) {t['bytes_read']:,} are read")
+print(f"are {rows_read:,} bytes; with the queries of 64 heads ({64 * 512 * 2:,}) and"
+      f" the list ({512 * 4:,}) {t['bytes_read']:,} are read")
 print(f"in bf16 the rows alone would be {640 * 1024:,}")
 
 # %% [markdown]
