@@ -81,7 +81,7 @@ LONGEST_PREFIX = Exercise(
         ),
         tied(
             "At most len(prompt) - 1 tokens are used: compare prompt[:-1] with the stored text.",
-            "nothing_left", ALL_STORED,
+            "nothing_left", "subtracts_after", "always_one_less", ALL_STORED,
         ),
     ),
     misconceptions=PREFIX,
@@ -173,10 +173,38 @@ BUDGET, TIME = "the budget", "the time to live"
 
 
 def memory_cases(draw: Draw) -> tuple[Case, ...]:
-    """Calls in a fixed order of events, with drawn sizes, and a random tail. A size of None is a
-    get."""
+    """Scenes of a few calls, which are told in full; then many calls in a fixed order of events,
+    with drawn sizes, and a random tail. A size of None is a get."""
     a, b, c = sorted(draw.sizes(3))
     budget, ttl = a + b + c, 10 * (b + 1)
+    again = (("a", a, 0), ("a", b, 1), ("a", None, 2), ("b", a + c, 3))
+    renewed = (("a", a, 0), ("b", b, 1), ("a", None, 2), ("c", a + c, 3), ("a", None, 4))
+    late = (("a", a, 0), ("a", None, ttl - 1), ("b", b, ttl), ("a", None, 2 * ttl - 1))
+    return (
+        _scene(BUDGET, again, budget, 10**6),
+        _scene(BUDGET, renewed, budget, 10**6),
+        _scene(TIME, late, budget, ttl),
+        _many(BUDGET, _events(draw, a, b, c), budget, 10**6),
+        _many(TIME, _late_events(a, b, c, ttl), budget, ttl),
+    )
+
+
+def _scene(part: str, calls: tuple, budget: int, ttl: int) -> Case:
+    told = (
+        f"get({name!r}, {now})" if size is None else f"put({name!r}, {size}, {now})"
+        for name, size, now in calls
+    )
+    inputs = {"budget": budget, "ttl": ttl, "calls": calls}
+    return Case(part, f"Memory({budget}, {ttl}), then {', '.join(told)}", inputs)
+
+
+def _many(part: str, calls: tuple, budget: int, ttl: int) -> Case:
+    inputs = {"budget": budget, "ttl": ttl, "calls": calls}
+    return Case(part, f"a budget of {budget} bytes, ttl {ttl}, {len(calls)} calls", inputs)
+
+
+def _events(draw: Draw, a: int, b: int, c: int) -> tuple:
+    budget = a + b + c
     calls = [
         ("a", a, 0), ("b", b, 0), ("c", c, 1), ("a", None, 2), ("d", budget + 1, 3),
         ("a", None, 3), ("b", None, 3), ("c", None, 3), ("a", None, 4), ("e", 1, 5),
@@ -189,19 +217,15 @@ def memory_cases(draw: Draw) -> tuple[Case, ...]:
         now += draw.integer(0, 2)
         size = draw.integer(1, c) if draw.random.random() < 0.6 else None
         calls.append((names[draw.integer(0, 4)], size, now))
-    old = [
+    return tuple(calls)
+
+
+def _late_events(a: int, b: int, c: int, ttl: int) -> tuple:
+    return (
         ("a", a, 0), ("b", b, 3), ("a", None, ttl - 1), ("b", None, ttl + 3), ("a", None, ttl + 4),
         ("c", c, ttl + 5), ("a", None, 2 * ttl + 3), ("b", b, 2 * ttl + 4), ("c", None, 3 * ttl),
         ("a", None, 3 * ttl + 2), ("a", a, 3 * ttl + 3), ("b", b, 4 * ttl), ("c", c, 4 * ttl + 3),
         ("d", a, 4 * ttl + 3), ("b", None, 4 * ttl + 4), ("d", None, 4 * ttl + 5),
-    ]  # fmt: skip
-    drawn = ((BUDGET, tuple(calls), 10**6), (TIME, tuple(old), ttl))
-    return tuple(
-        Case(
-            part, f"a budget of {budget} bytes, ttl {seconds}, {len(made)} calls",
-            {"budget": budget, "ttl": seconds, "calls": made},
-        )
-        for part, made, seconds in drawn
     )  # fmt: skip
 
 

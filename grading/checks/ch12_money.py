@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,22 @@ def _run(names: tuple[str, ...], outputs: tuple[str, str]) -> Callable:
     return run
 
 
+def _cases(part: str, names: tuple[str, ...], drawn: Iterable[tuple]) -> tuple[Case, ...]:
+    """A case for each row of drawn values, which says them all by name."""
+
+    def said(value: Any) -> str:
+        return f"{value:,.10g}" if isinstance(value, int | float) else ", ".join(map(str, value))
+
+    return tuple(
+        Case(
+            part,
+            "; ".join(f"{name} {said(value)}" for name, value in zip(names, values, strict=True)),
+            dict(zip(names, values, strict=True)),
+        )
+        for values in drawn
+    )
+
+
 def _expected(pair: tuple[float, float], outputs: tuple[str, str]) -> dict[str, Expected]:
     return {
         name: Expected(np.array(value), rtol=1e-8, atol=1e-12)
@@ -43,17 +59,15 @@ TOLD = ("turns", "hit", "miss", "output")
 
 
 def bill_cases(draw: Draw) -> tuple[Case, ...]:
-    cases = []
-    for hit, miss, output in PRICES:
+    drawn = []
+    for prices in PRICES:
         turns, length = [], 1000 * draw.integer(8, 30)
         for found in (0, draw.integer(3, 7), 9):
             written = draw.integer(300, 2000)
             turns.append((length, length * found // 10, written))
             length += written + draw.integer(500, 5000)
-        inputs = {"turns": tuple(turns), "hit": hit, "miss": miss, "output": output}
-        says = f"turns {', '.join(map(str, turns))}; prices {hit}, {miss}, {output}"
-        cases.append(Case("dollars", says, inputs))
-    return tuple(cases)
+        drawn.append((tuple(turns), *prices))
+    return _cases("dollars", TOLD, drawn)
 
 
 BILLED = Exercise(
@@ -71,7 +85,7 @@ BILLED = Exercise(
         ),
         tied(
             "Add up all turns, and divide by a million once, at the end.",
-            "single_tokens", "thousands", "last_turn", "first_turn",
+            "single_tokens", "single_tokens_twice", "thousands", "last_turn", "first_turn",
         ),
         tied(
             "Without the prefix cache the whole prompt costs `miss`. The answers cost the same "
@@ -98,12 +112,7 @@ def disk_cases(draw: Draw) -> tuple[Case, ...]:
         far, window, other, rest = draw.sizes(4)
         far = 100 * far + 7
         drawn.append((far, 1000 * window + rest, 10 * other + 3, 50 * rest, far / other + 3.5))
-    cases = []
-    for values in drawn:
-        inputs = dict(zip(ARGUMENTS, values, strict=True))
-        says = ", ".join(f"{name} {value:,.10g}" for name, value in inputs.items())
-        cases.append(Case("both numbers", says, inputs))
-    return tuple(cases)
+    return _cases("both numbers", ARGUMENTS, drawn)
 
 
 DISK_RATIO = Exercise(
@@ -123,7 +132,7 @@ DISK_RATIO = Exercise(
         tied(
             "far + window / p = wanted * other. Bring far to the other side, then solve for p.",
             "far_not_subtracted", "other_forgotten", "signs_exchanged", "interval_upside_down",
-            "whole_interval",
+            "whole_interval", "rounded_interval",
         ),
     ),
     misconceptions=DISK,

@@ -41,6 +41,12 @@ BILL = (
         answer(per=1),
     ),
     Misconception(
+        "single_tokens_twice",
+        "This takes the prices for single tokens, and they are for a million. Found tokens are "
+        "also paid twice: as hits, and as a part of the prompt.",
+        answer(paid=lambda p, f, w, h, m, o: f * h + p * m + w * o, per=1),
+    ),
+    Misconception(
         "thousands",
         "This takes the prices for a thousand tokens. They are for a million.",
         answer(per=1e3),
@@ -162,5 +168,10 @@ DISK = (
         "whole_interval",
         "The interval is cut to a whole number. It may have a fraction.",
         disk(interval=lambda far, win, other, r: win // (r * other - far)),
+    ),
+    Misconception(
+        "rounded_interval",
+        "The interval is rounded to a whole number. It may have a fraction.",
+        disk(interval=lambda far, win, other, r: round(win / (r * other - far))),
     ),
 )

@@ -40,6 +40,12 @@ def answer(
     return longest_prefix
 
 
+def subtracts_after(prompt, stored, ratios, piece):
+    step = math.lcm(*ratios, piece)
+    length = common(prompt, stored) // step * step
+    return length - 1 if length == len(prompt) else length
+
+
 def whole_or_nothing(prompt, stored, ratios, piece):
     step = math.lcm(*ratios, piece)
     length = min(len(prompt) - 1, len(stored)) // step * step
@@ -52,6 +58,18 @@ PREFIX = (
         "This uses all of a prompt that is stored whole. One token must be run, or nobody says "
         "what comes next.",
         answer(left=0),
+    ),
+    Misconception(
+        "subtracts_after",
+        "This rounds down first and then leaves one token to run, which cuts a piece. Leave one "
+        "token first, then round down.",
+        subtracts_after,
+    ),
+    Misconception(
+        "always_one_less",
+        "This rounds down and then takes one token off, always: the length is a multiple no more. "
+        "Leave one token first, then round down.",
+        answer(left=0, cut=lambda same, step: max(0, same // step * step - 1)),
     ),
     Misconception(
         "not_rounded",

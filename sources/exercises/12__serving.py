@@ -57,7 +57,7 @@ check("12.1", longest_prefix)
 # %% [markdown]
 # ## 12.2 Rebuild the window
 #
-# difficulty 4/5, importance 4/5, about 25 minutes
+# difficulty 3/5, importance 4/5, about 25 minutes
 #
 # After a hit the far rows are there, and every layer's window is empty. Run the last W
 # tokens of the prefix again (all, if there are fewer), through one layer after the

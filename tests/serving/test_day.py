@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tinymodels.serving.day import BLOCK, Request, agents_day, load, replay, save
 
 made = st.lists(
-    st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(0, 511)), max_size=25
+    st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(0, 511)),
+    min_size=1,
+    max_size=25,
 )
 
 
@@ -92,7 +94,9 @@ RIGHT = {"timestamp": 5, "input_length": 1030, "output_length": 2, "hash_ids": [
     [
         ("{", "line 2: no JSON"),
         ("[1]", "list instead of an object"),
-        (json.dumps(RIGHT | {"timestamp": None}), "timestamp is None"),
+        (json.dumps(RIGHT | {"timestamp": None}), "timestamp is None; it must be a number"),
+        (json.dumps(RIGHT | {"timestamp": float("nan")}), "timestamp is nan"),
+        (json.dumps(RIGHT | {"input_length": 1030.5}), "input_length is 1030.5; .* whole"),
         (json.dumps(RIGHT | {"output_length": -1}), "output_length is -1"),
         (json.dumps(RIGHT | {"input_length": 0}), "input_length is 0"),
         (json.dumps(RIGHT | {"input_length": True}), "input_length is True"),
@@ -111,5 +115,53 @@ def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "t.jsonl").write_text("\n")
     with pytest.raises(ValueError, match="holds no request"):
         load(tmp_path / "t.jsonl")
-    with pytest.raises(ValueError, match="token_bytes"):
-        replay([], 0, 1)
+    with pytest.raises(ValueError, match="nobody.jsonl cannot be read"):
+        load(tmp_path / "nobody.jsonl")
+    (tmp_path / "t.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="t.jsonl cannot be read"):
+        load(tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: replay([Request(0, 1, 1, ())], 0, 1), "token_bytes is 0"),
+        (lambda: replay([Request(0, 1, 1, ())], 1, -1), "budget is -1"),
+        (lambda: replay([Request(0, 1, 1, ())], 1, float("nan")), "budget is nan"),
+        (lambda: replay([], 1, 1), "the trace is empty"),
+        (lambda: agents_day(agents=0), "agents is 0"),
+        (lambda: agents_day(agents=1.5), "agents is 1.5"),
+        (lambda: agents_day(hours=0), "hours 0"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# Lengths and ids as in Mooncake's toolagent_trace.jsonl; then what other writers of the form do.
+FROM_OUTSIDE = (
+    (0, 2290, 316, [0, 42, 43, 44, 45]),
+    (0, 3121, 20, [74, 75, 76, 77, 78, 79, 80]),
+    (150.5, 40, 5, []),
+    (3000, 3137, 19, [74, 75, 76, 77, 78, 126, 127]),
+    (4000, 600, 1, ["a\u2028b", "c"]),
+)
+
+
+def test_a_trace_as_others_write_it(tmp_path):
+    names = ("timestamp", "input_length", "output_length", "hash_ids")
+    lines = (json.dumps(dict(zip(names, r)), ensure_ascii=False) for r in FROM_OUTSIDE)
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    trace = load(tmp_path / "t.jsonl")
+    assert [r.timestamp for r in trace] == [0, 0, 150.5, 3000, 4000]
+    day = replay(trace, 890, 10**9)
+    assert day.hit == 5 * BLOCK and day.miss == 2290 + 3121 + 40 + 3137 - 5 * BLOCK + 600
+
+
+def test_the_example_of_the_docstring_can_be_loaded(tmp_path):
+    from tinymodels.serving import day
+
+    (line,) = (line for line in day.__doc__.splitlines() if line.startswith("    {"))
+    (tmp_path / "t.jsonl").write_text(line)
+    assert len(load(tmp_path / "t.jsonl")[0].hash_ids) == 3

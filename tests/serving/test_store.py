@@ -45,6 +45,27 @@ def test_what_is_put_comes_back_also_after_a_restart(tmp_path):
     assert again.lru.used == sum(path.stat().st_size for path in tmp_path.glob("*.rows"))
 
 
+def test_a_write_waits_for_the_disk_before_it_counts(tmp_path, monkeypatch):
+    store, done = RowStore(tmp_path, "m", BIG), []
+
+    def noted(where, name):
+        right = getattr(where, name)
+
+        def call(*args):
+            done.append((name, store.path("a").exists()))
+            return right(*args)
+
+        monkeypatch.setattr(where, name, call)
+
+    noted(module.os, "fsync")
+    noted(module.os, "replace")
+    noted(store.entries, "add")
+    store.put("a", rows(0))
+    folder = [("fsync", True)] * (module.os.name == "posix")
+    assert done == [("fsync", False), ("replace", False), *folder, ("add", True)]
+    assert store.entries._run("PRAGMA synchronous") == [(2,)]  # full
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), max_size=25), st.integers(0, 6000)
@@ -157,12 +178,12 @@ CHILD = """
 import os, signal, sys
 sys.path.insert(0, {here!r})
 from tests.serving.test_store import rows
-from tinymodels.serving import store as module
+from tinymodels.serving import entries, store as module
 left = int(sys.argv[2])
 
 def count(frame, event, arg):
     global left
-    if frame.f_code.co_filename != module.__file__:
+    if frame.f_code.co_filename not in (module.__file__, entries.__file__):
         return None
     if event == "line":
         left -= 1

@@ -9,7 +9,8 @@ of all layers), and no piece is cut (the block).
 
 import hashlib
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 
 from ..config import ModelConfig
 
@@ -24,6 +25,20 @@ def step_of(config: ModelConfig, block: int) -> int:
     if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"block is {block!r}; it must be an integer >= 1")
     return math.lcm(prefix_multiple(config), block)
+
+
+def tokens_of(prompt: Iterable) -> list[int]:
+    """A prompt as plain integers: 5 has to be 5 in every name, whatever brought it here.
+
+    Errors: ValueError for what is no row of integers of a machine's size.
+    """
+    try:
+        text = [operator.index(token) for token in prompt]
+    except TypeError:
+        raise ValueError(f"prompt is {prompt!r}; it must be a row of tokens, integers") from None
+    if any(abs(token) >= 2**63 for token in text):
+        raise ValueError("a token is too large for any vocabulary")
+    return text
 
 
 def names(tokens: Sequence[int], step: int, root: str) -> list[str]:

@@ -1,8 +1,9 @@
 """A day's requests as a trace, and how many of its tokens are found again within a budget.
 
-A line of a trace is a JSON object, as in the open traces of Mooncake (arXiv 2407.00079):
+A line of a trace is a JSON object, as in the open traces of Mooncake (arXiv 2407.00079, section 4;
+github.com/kvcache-ai/Mooncake, FAST25-release/traces):
 
-    {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 2353]}
+    {"timestamp": 500, "input_length": 1300, "output_length": 52, "hash_ids": [0, 1, 7]}
 
 timestamp in milliseconds; one id for each 512 tokens of the prompt, the last piece perhaps not
 full. An id stands for its piece and all before it, as the names in `chain.py` do: so equal ids
@@ -26,7 +27,7 @@ BLOCK = 512
 class Request:
     """timestamp: milliseconds. Lengths in tokens. hash_ids: a name for each piece of the prompt."""
 
-    timestamp: int
+    timestamp: float
     input_length: int
     output_length: int
     hash_ids: tuple[int, ...]
@@ -51,10 +52,14 @@ def replay(trace: Sequence[Request], token_bytes: float, budget: int) -> Day:
     `budget` bytes, and lets go of what was not asked for the longest.
 
     Answers count when they come back as a part of a later prompt. Errors: ValueError for bytes
-    that are not above 0.
+    that are not above 0, a budget below 0, and an empty trace.
     """
     if not token_bytes > 0:
         raise ValueError(f"token_bytes is {token_bytes!r}; it must be above 0")
+    if not 0 <= budget < float("inf"):
+        raise ValueError(f"budget is {budget!r}; it must be a number of bytes >= 0")
+    if not trace:
+        raise ValueError("the trace is empty; load one, or make one with agents_day()")
     size = int(np.ceil(BLOCK * token_bytes))
     lru, hit, miss, output, most = Lru(int(budget)), 0, 0, 0, 0
     for request in trace:
@@ -81,8 +86,12 @@ def agents_day(agents: int = 40, hours: float = 8.0, seed: int = 0) -> list[Requ
 
     All share one system prompt. A task brings some files; each turn adds an answer and what a
     tool said. Between turns lie seconds, now and then half an hour. A text that has grown too
-    long is given up, and the agent begins another task.
+    long is given up, and the agent begins another task. Errors: ValueError for no agents or hours.
     """
+    if isinstance(agents, bool) or not isinstance(agents, int) or agents < 1 or not hours > 0:
+        raise ValueError(
+            f"agents is {agents!r} and hours {hours!r}; a day has at least one agent, and some time"
+        )
     draw = np.random.default_rng(seed)
     ids = iter(range(10**9))
     system = [next(ids) for _ in range(16)]  # 8,192 tokens
@@ -111,12 +120,15 @@ def agents_day(agents: int = 40, hours: float = 8.0, seed: int = 0) -> list[Requ
 def load(path: str | Path) -> list[Request]:
     """A trace from JSON lines, in the order of time.
 
-    Errors: ValueError with file and line for what is no such object, and for ids that are fewer
-    than the whole pieces of the prompt.
+    Errors: ValueError for a file that cannot be read; with file and line for what is no such
+    object, and for ids that are fewer than the whole pieces of the prompt.
     """
     found = []
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as a trace: {error}") from None
+    for number, line in enumerate(text.split("\n"), 1):  # an id may hold other ends of lines
         if line.strip():
             found.append(_request(line, f"{path}, line {number}"))
     if not found:
@@ -131,11 +143,13 @@ def _request(line: str, where: str) -> Request:
         raise ValueError(f"{where}: no JSON ({error.msg})") from None
     if not isinstance(said, dict):
         raise ValueError(f"{where}: {type(said).__name__} instead of an object")
-    for name in ("timestamp", "input_length", "output_length"):
+    for name, whole in (("timestamp", False), ("input_length", True), ("output_length", True)):
         value = said.get(name)
-        whole = isinstance(value, int | float) and not isinstance(value, bool)
-        if not whole or value != value // 1 or value < 0:
-            raise ValueError(f"{where}: {name} is {value!r}; it must be a whole number >= 0")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value < float("inf") or (whole and value != value // 1):
+            raise ValueError(
+                f"{where}: {name} is {value!r}; it must be a {'whole ' * whole}number >= 0"
+            )
     length, ids = int(said["input_length"]), said.get("hash_ids")
     if length < 1:
         raise ValueError(f"{where}: input_length is 0; a prompt has one token or more")
@@ -146,7 +160,7 @@ def _request(line: str, where: str) -> Request:
             f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length // BLOCK} whole "
             f"pieces of {BLOCK} tokens; each needs one of its own"
         )
-    return Request(int(said["timestamp"]), length, int(said["output_length"]), tuple(ids))
+    return Request(said["timestamp"], length, int(said["output_length"]), tuple(ids))
 
 
 def save(trace: Iterable[Request], path: str | Path) -> None:

@@ -20,22 +20,26 @@ from ..cache import ModelCache
 from ..cache.rows import Storage
 from ..ledger.price import Bill, bill
 from . import rows, windows
-from .chain import names, step_of, usable
-from .store import Refused, RowStore
+from .chain import names, step_of, tokens_of, usable
+from .store import NotStored, Refused, RowStore
 
 
 @dataclass(frozen=True)
 class Served:
     """One answered request. hit + miss = tokens of the prompt.
 
-    replayed: tokens of the prefix that were run again for their windows alone. logits_V: for the
-    first token of the answer. refused: files that were not what they should be, with the reason.
+    replayed: tokens of the prefix that were run again for their windows alone. exact: the answer
+    is the one without a prefix cache; not promised where a replay made windows or rows that were
+    read, now or in an earlier request, or where V4.1's decoder goes on from an earlier answer.
+    logits_V: for the first token of the answer. refused: files that were not what they should be,
+    or could not be written, with the reason.
     """
 
     tokens: tuple[int, ...]
     hit: int
     miss: int
     replayed: int
+    exact: bool
     logits_V: torch.Tensor
     refused: tuple[str, ...] = ()
 
@@ -48,12 +52,24 @@ class Served:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Start:
+    """Where a prompt is gone on with. hit: tokens that need not be read. replayed: tokens that
+    were run again. after_replay, fresh: as in `windows.Near`, for all that this request makes."""
+
+    hit: int
+    replayed: int
+    after_replay: bool
+    fresh: bool
+
+
 class Engine:
-    """Serves one model, one request at a time.
+    """Serves one model, one request at a time. Its weights must not change meanwhile.
 
     folder, budget: where far rows are kept, and how many bytes of files. window_budget, ttl: bytes
     and seconds of window rows in memory. block: tokens; a piece is the least common multiple of it
-    and the model's ratios. Errors: ValueError for a model with windows that no replay brings back.
+    and the model's ratios. Errors: ValueError for a model with windows that no replay brings back,
+    and for a folder that another engine uses or that cannot be written.
     """
 
     def __init__(
@@ -80,8 +96,8 @@ class Engine:
         self.has_windows = any(near)
         self.width = ced.window(model.config) if self.has_windows else 0
         self.root = rows.fingerprint(model, storage)
-        self.store = RowStore(folder, self.root, budget)
         self.windows = windows.Windows(window_budget, ttl, clock)
+        self.store = RowStore(folder, self.root, budget)
 
     @torch.no_grad()
     def serve(self, prompt: Sequence[int], new: int) -> Served:
@@ -91,20 +107,27 @@ class Engine:
         """
         if isinstance(new, bool) or not isinstance(new, int) or new < 1:
             raise ValueError(f"new is {new!r}; it must be an integer >= 1")
-        text = list(prompt)
+        text = tokens_of(prompt)
         self.model.check_tokens(torch.tensor([text], dtype=torch.long))
-        chain = names(text, self.step, self.root)
-        whole = usable(len(text), len(text), self.step)
+        length, chain = len(text), self.names(text)
+        whole = usable(length, length, self.step)
         pieces, refused = self._stored(chain[: whole // self.step])
-        cache = self.model.new_cache(1, len(text) + new - 1, self.storage)
-        hit, replayed = self._begin(cache, text, chain, pieces)
-        if hit < whole:
-            self.model.prefill(self._tokens(text[hit:whole]), cache, last=False)
-            self._keep_windows(cache, text)
+        cache = self.model.new_cache(1, length + new - 1, self.storage)
+        start = self._begin(cache, text, chain, pieces)
+        if start.hit < whole:
+            self.model.prefill(self._tokens(text[start.hit : whole]), cache, last=False)
+            self._keep_windows(cache, text, start)
         first_V = self.model.prefill(self._tokens(text[whole:]), cache)[0]
-        answer = self._write(cache, text, first_V, new)
-        self._keep_rows(cache, text, len(pieces))
-        return Served(answer, hit, len(prompt) - hit, replayed, first_V, tuple(refused))
+        answer = self._write(cache, text, first_V, new, start)
+        refused += self._keep_rows(cache, text, len(pieces), start)
+        exact = start.fresh and not start.after_replay
+        return Served(
+            answer, start.hit, length - start.hit, start.replayed, exact, first_V, tuple(refused)
+        )
+
+    def names(self, text: Sequence[int]) -> list[str]:
+        """Names of a text's whole pieces (see `chain.py`)."""
+        return names(text, self.step, self.root)
 
     # ------------------------------------------------------------ before
 
@@ -122,37 +145,40 @@ class Engine:
             found.append(piece)
         return found, refused
 
-    def _begin(self, cache: ModelCache, text, chain, pieces) -> tuple[int, int]:
-        """Bring the cache to where the prompt is gone on with: tokens that need not be read, and
-        tokens that were replayed.
+    def _begin(self, cache: ModelCache, text, chain, pieces) -> _Start:
+        """Bring the cache to where the prompt is gone on with.
 
         Windows that are there after fewer pieces are worth going back to, where that runs no more
         tokens than a replay: they are exact, a replay is not. Windows that a replay made are kept
         like all others, and stay what they are.
         """
-        count = len(pieces)
-        if not self.has_windows:
-            rows.lay(cache, pieces, self.step)
-            return self.step * count, 0
+        count, near = len(pieces), None
         alive = count
-        while alive and chain[alive - 1] not in self.windows:
+        while self.has_windows and alive:
+            near = self.windows.get(chain[alive - 1])
+            if near is not None:
+                break
             alive -= 1
         replay = min(self.width, self.step * count)
         if self.step * (count - alive) <= replay:
             rows.lay(cache, pieces[:alive], self.step)
-            if alive:
-                windows.give(cache, self.windows.get(chain[alive - 1]))
-            return self.step * alive, 0
+            if near is not None:
+                windows.give(cache, near)
+            after = any(map(rows.replayed, pieces[:alive])) or (near is not None and near.replayed)
+            return _Start(self.step * alive, 0, after, near is None or near.fresh)
         rows.lay(cache, pieces, self.step)
         ced.resume(self.model, self._tokens(text[: cache.length]), cache)
-        self._keep_windows(cache, text)
-        return self.step * count, replay
+        start = _Start(self.step * count, replay, True, True)
+        self._keep_windows(cache, text, start)
+        return start
 
     # ------------------------------------------------------------ after
 
-    def _write(self, cache: ModelCache, text: list[int], logits_V, new: int) -> tuple[int, ...]:
+    def _write(
+        self, cache: ModelCache, text: list[int], logits_V, new: int, start: _Start
+    ) -> tuple[int, ...]:
         """The answer, likeliest token by token; `text` grows by what the cache has read of it."""
-        self._keep_windows(cache, text)
+        self._keep_windows(cache, text, start)
         answer = [int(logits_V.argmax())]
         last = (len(text) + new - 1) // self.step * self.step
         while len(answer) < new:
@@ -160,23 +186,29 @@ class Engine:
             logits_V = self.model(self._tokens(answer[-1:]), cache)[0, -1]
             answer.append(int(logits_V.argmax()))
             if cache.length == last:
-                self._keep_windows(cache, text)
+                self._keep_windows(cache, text, start)
         return tuple(answer)
 
-    def _keep_windows(self, cache: ModelCache, text: list[int]) -> None:
+    def _keep_windows(self, cache: ModelCache, text: list[int], start: _Start) -> None:
         if self.has_windows and cache.length and cache.length % self.step == 0:
-            name = names(text[: cache.length], self.step, self.root)[-1]
-            self.windows.put(name, windows.take(cache))
+            halves = self.model.config.decoder_start is not None
+            fresh = start.fresh and not (halves and cache.pending is None)
+            near = windows.take(cache, start.after_replay, fresh)
+            self.windows.put(self.names(text[: cache.length])[-1], near)
 
-    def _keep_rows(self, cache: ModelCache, text: list[int], have: int) -> None:
-        """Store what is new, and let the whole chain count as used."""
-        chain = names(text[: cache.length], self.step, self.root)
-        for i, name in enumerate(chain):
-            if i >= have:
-                piece = rows.piece(cache, i * self.step, (i + 1) * self.step)
+    def _keep_rows(self, cache: ModelCache, text: list[int], have: int, start: _Start) -> list[str]:
+        """Store what is new, and let the whole chain count as used. What could not be written."""
+        chain, failed = self.names(text[: cache.length]), []
+        try:
+            for i, name in enumerate(chain[have:], have):
+                ends = i * self.step, (i + 1) * self.step
+                piece = rows.piece(cache, *ends, start.after_replay)
                 if not self.store.put(name, piece, after=tuple(chain[:i])):
                     break
-        self.store.touch(chain[: self.store.lru.held(chain)])
+            self.store.touch(chain[: self.store.lru.held(chain)])
+        except NotStored as why:
+            failed.append(str(why))
+        return failed
 
     def _tokens(self, tokens: Sequence[int]) -> torch.Tensor:
         return torch.tensor([list(tokens)], dtype=torch.long, device=self.model.device)

@@ -7,6 +7,9 @@ has nobody who depends on it.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+Name: TypeAlias = Any  # whatever can be a key: the digest of a chunk, the number of a block
 
 
 class Lru:
@@ -17,19 +20,19 @@ class Lru:
         if isinstance(budget, bool) or not isinstance(budget, int) or budget < 0:
             raise ValueError(f"budget is {budget!r}; it must be a number of bytes >= 0")
         self.budget, self.used = budget, 0
-        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._sizes: OrderedDict[Name, int] = OrderedDict()
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: Name) -> bool:
         return name in self._sizes
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Name]:
         """The next to go first."""
         return iter(self._sizes)
 
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def held(self, chain: Iterable[str]) -> int:
+    def held(self, chain: Iterable[Name]) -> int:
         """How many pieces of a chain are there without a gap, from the first."""
         count = 0
         for name in chain:
@@ -38,12 +41,12 @@ class Lru:
             count += 1
         return count
 
-    def touch(self, chain: list[str]) -> None:
+    def touch(self, chain: list[Name]) -> None:
         """A chain was used: its first piece is now the most recent."""
         for name in reversed(chain):
             self._sizes.move_to_end(name)
 
-    def room(self, size: int, keep: Iterable[str] = ()) -> list[str] | None:
+    def room(self, size: int, keep: Iterable[Name] = ()) -> list[Name] | None:
         """Who has to go so that `size` bytes fit, in order; None if they cannot.
 
         keep: names that have to stay, as what comes in depends on them.
@@ -58,7 +61,7 @@ class Lru:
                 free += held
         return leaving if free >= size else None
 
-    def add(self, name: str, size: int) -> None:
+    def add(self, name: Name, size: int) -> None:
         """As the most recent. Errors: ValueError if it is there, or there is no room."""
         if name in self._sizes:
             raise ValueError(f"{name} is held already")
@@ -69,7 +72,7 @@ class Lru:
         self._sizes[name] = size
         self.used += size
 
-    def drop(self, name: str) -> int:
+    def drop(self, name: Name) -> int:
         """Its size; 0 if it was not there."""
         size = self._sizes.pop(name, 0)
         self.used -= size

@@ -1,6 +1,11 @@
-"""Far rows of a `ModelCache` as raw bytes, piece by piece, and back: bit for bit."""
+"""Far rows of a `ModelCache` as raw bytes, piece by piece, and back: bit for bit.
+
+Rows that were made after a replay are as good as their windows were, and say so in a field of
+their own, which the checksum covers like all others.
+"""
 
 import hashlib
+import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,20 +13,31 @@ import torch
 
 from ..cache import ModelCache
 
+REPLAYED = "replayed"
+
 
 def fingerprint(model, storage: str) -> str:
-    """What rows depend on beside the text: configuration, weights, and how they are stored."""
+    """What rows depend on beside the text: configuration, weights, and how they are stored.
+
+    Parts of somebody's own are in none of these, and their code may change: each call for a model
+    that has some gives another name.
+    """
     digest = hashlib.sha256(f"{model.config!r}{storage}{model.dtype}".encode())
+    if model.parts.own():
+        digest.update(os.urandom(32))
     for name, weight in model.state_dict().items():
         digest.update(name.encode())
         digest.update(_raw(weight).tobytes())
     return digest.hexdigest()
 
 
-def piece(cache: ModelCache, start: int, end: int) -> dict[str, np.ndarray]:
+def piece(
+    cache: ModelCache, start: int, end: int, after_replay: bool = False
+) -> dict[str, np.ndarray]:
     """The far rows of tokens `start` to `end` of the one text in the cache, as bytes.
 
-    Errors: ValueError if a group would be cut, or not all of them are cached.
+    after_replay: they depend on windows that a replay made. Errors: ValueError if a group would
+    be cut, or not all of them are cached.
     """
     if not 0 <= start < end <= cache.length:
         raise ValueError(f"tokens {start} to {end} are asked for; {cache.length} are cached")
@@ -30,7 +46,14 @@ def piece(cache: ModelCache, start: int, end: int) -> dict[str, np.ndarray]:
         if start % ratio or end % ratio:
             raise ValueError(f"tokens {start} to {end} cut a group of {ratio} ({name})")
         found[name] = _raw(buffer[0, start // ratio : end // ratio])
+    if after_replay:
+        found[REPLAYED] = np.ones(1, np.uint8)
     return found
+
+
+def replayed(piece: dict[str, np.ndarray]) -> bool:
+    """Whether its rows depend on windows that a replay made."""
+    return REPLAYED in piece
 
 
 def lay(cache: ModelCache, pieces: list[dict[str, np.ndarray]], step: int) -> None:

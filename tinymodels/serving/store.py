@@ -9,18 +9,22 @@ whole. Hence the order:
     4. enter it in the database; from here on it counts
 
 What a crash leaves behind (a half file, a file that is not entered) is swept away at the next
-start. Whatever is read is checked first: format, model, name, checksum.
+start. Whatever is read is checked first: format, model, name, checksum. A disk with no room costs
+the entry that did not fit, and no other.
 """
 
 import hashlib
 import os
+import shutil
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from .entries import Entries
 from .lru import Lru
 
 FORMAT = "kv-rows-1"
@@ -31,59 +35,43 @@ class Refused(ValueError):
     """A file that is not what it should be; the message names it and says why."""
 
 
+class NotStored(ValueError):
+    """The disk took no more; the message names what, and says why. All else is as it was."""
+
+
 class RowStore:
-    """Entries `name -> {field: bytes}` within a budget, in `folder`.
+    """Entries `name -> {field: bytes}` within a budget, in `folder`; one store to a folder.
 
     root: what the rows belong to (see `chain.names`); entries of another one are refused.
     budget: of all rows' files together, their headers counted. refused: why the database of an
-    earlier run could not be used, if there was one.
+    earlier run could not be used, if there was one. Errors: ValueError for a folder that another
+    store uses, or that cannot be written.
     """
 
     def __init__(self, folder: str | Path, root: str, budget: int):
         self.folder, self.root = Path(folder), root
         self.lru = Lru(budget)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.refused: str | None = None
         try:
-            self._open()
-        except sqlite3.DatabaseError as error:
-            self._base.close()
-            base = self.folder / "entries.sqlite"
-            self.refused = f"{base.name} cannot be read: {error}; the store begins empty"
-            for path in self.folder.glob("entries.sqlite*"):
-                path.unlink()
-            self._open()
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder} cannot be used as a folder: {error}") from None
+        self.entries = Entries(self.folder)
+        self.refused = self.entries.refused
         self._sweep()
-
-    def _open(self) -> None:
-        self._base = sqlite3.connect(self.folder / "entries.sqlite", isolation_level=None)
-        self._base.execute("PRAGMA synchronous=FULL")
-        self._base.execute(
-            "CREATE TABLE IF NOT EXISTS entries (name TEXT PRIMARY KEY, bytes INT, used INT)"
-        )
-        self._base.execute("SELECT name, bytes, used FROM entries").fetchall()
 
     def _sweep(self) -> None:
         """After a start: what is entered and there counts; all else is removed."""
-        entered = self._base.execute("SELECT name, bytes FROM entries ORDER BY used").fetchall()
         there = {path.stem: path.stat().st_size for path in self.folder.glob("*.rows")}
-        for name, size in entered:
-            if there.get(name) != size:
+        for name, size in self.entries.all():
+            if there.get(name) != size or (leaving := self.lru.room(size)) is None:
                 self.drop(name)
                 continue
-            for old in self.lru.room(size) or ():
+            for old in leaving:
                 self.drop(old)
-            if self.lru.room(size) is None:
-                self.drop(name)
-            else:
-                self.lru.add(name, size)
+            self.lru.add(name, size)
         for path in [*self.folder.glob("*.rows"), *self.folder.glob("*.half")]:
             if path.suffix == ".half" or path.stem not in self.lru:
-                path.unlink()
-        self._clock = self._newest()
-
-    def _newest(self) -> int:
-        return self._base.execute("SELECT COALESCE(MAX(used), 0) FROM entries").fetchone()[0]
+                _remove(path)
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.rows"
@@ -91,7 +79,7 @@ class RowStore:
     def put(self, name: str, rows: dict[str, np.ndarray], after: tuple[str, ...] = ()) -> bool:
         """Store an entry; False if the budget has no room for it. After True it survives a crash.
 
-        after: the pieces before it, which must not go to make room.
+        after: the pieces before it, which must not go to make room. Errors: NotStored.
         """
         if name in self.lru:
             return True
@@ -99,19 +87,29 @@ class RowStore:
         leaving = self.lru.room(len(data), keep=after)
         if leaving is None:
             return False
-        for old in leaving:
-            self.drop(old)
+        try:
+            for old in leaving:
+                self.drop(old)
+            self._commit(name, data)
+        except (OSError, sqlite3.Error) as error:
+            for path in (self.folder / f"{name}.half", self.path(name)):
+                with suppress(OSError):
+                    _remove(path)
+            raise NotStored(f"{name}.rows cannot be stored: {error}") from None
+        return True
+
+    def _commit(self, name: str, data: bytes) -> None:
+        """Write, wait for the disk, rename, enter."""
         half = self.folder / f"{name}.half"
-        with open(half, "wb", buffering=0) as file:
+        with open(half, "wb") as file:
             for at in range(0, len(data), PIECE):
                 file.write(data[at : at + PIECE])
+                file.flush()
             os.fsync(file.fileno())
         os.replace(half, self.path(name))
         self._flush_folder()
-        self._clock += 1
-        self._base.execute("INSERT INTO entries VALUES (?, ?, ?)", (name, len(data), self._clock))
+        self.entries.add(name, len(data))
         self.lru.add(name, len(data))
-        return True
 
     def get(self, name: str) -> dict[str, np.ndarray] | None:
         """An entry bit for bit as it was put; None if there is none.
@@ -124,22 +122,25 @@ class RowStore:
         try:
             return self._read(name)
         except Refused:
-            self.drop(name)
+            with suppress(OSError):
+                self.drop(name)
             raise
 
     def _read(self, name: str) -> dict[str, np.ndarray]:
         path = self.path(name)
         try:
             with safe_open(path, "numpy") as file:
-                label = file.metadata() or {}
+                label, keys = file.metadata() or {}, list(file.keys())
+                kinds = {file.get_slice(key).get_dtype() for key in keys} - {"U8"}
                 # Copies: whatever happens to the file later, these stay.
-                rows = {key: np.array(file.get_tensor(key)) for key in file.keys()}
+                rows = {} if kinds else {key: np.array(file.get_tensor(key)) for key in keys}
         except (SafetensorError, OSError, ValueError) as error:
             raise Refused(f"{path.name} cannot be read: {error}") from None
         for what, said, want in (
             ("format", label.get("format"), FORMAT),
             ("model", label.get("root"), self.root),
             ("text", label.get("name"), name),
+            ("kind of numbers", ", ".join(sorted(kinds)) or "U8", "U8"),
         ):
             if said != want:
                 raise Refused(f"{path.name} is of another {what}: {said}, not {want}")
@@ -151,19 +152,18 @@ class RowStore:
         return {"format": FORMAT, "root": self.root, "name": name, "sha256": checksum(rows)}
 
     def touch(self, chain: list[str]) -> None:
-        """A chain was used (see `lru.py`)."""
+        """A chain was used (see `lru.py`). Errors: NotStored, if that is lost at the next start."""
         self.lru.touch(chain)
-        count = len(chain)
-        new = [(self._clock + count - i, name) for i, name in enumerate(chain)]
-        self._clock += count
-        self._base.execute("BEGIN")
-        self._base.executemany("UPDATE entries SET used = ? WHERE name = ?", new)
-        self._base.execute("COMMIT")
+        try:
+            self.entries.use(chain)
+        except sqlite3.Error as error:
+            raise NotStored(f"{self.entries.path.name} cannot be written: {error}") from None
 
     def drop(self, name: str) -> None:
-        """Forget an entry: first in the database, then the file."""
-        self._base.execute("DELETE FROM entries WHERE name = ?", (name,))
-        self.path(name).unlink(missing_ok=True)
+        """Forget an entry: first in the database, then the file. Errors: OSError."""
+        with suppress(sqlite3.Error):  # an entry without a file does not count after a start
+            self.entries.forget(name)
+        _remove(self.path(name))
         self.lru.drop(name)
 
     def _flush_folder(self) -> None:
@@ -176,7 +176,14 @@ class RowStore:
                 os.close(folder)
 
     def close(self) -> None:
-        self._base.close()
+        self.entries.close()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def checksum(rows: dict[str, np.ndarray]) -> str:

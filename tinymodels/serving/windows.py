@@ -17,16 +17,21 @@ from .lru import Lru
 
 @dataclass(frozen=True)
 class Near:
-    """All of a cache that is not far rows, at one place of a text."""
+    """All of a cache that is not far rows, at one place of a text.
+
+    replayed: a replay made them, or went before them. fresh: no decoder (V4.1) has run before.
+    """
 
     length: int
     rings: tuple[tuple[dict[str, torch.Tensor], int, int] | None, ...]
     opened: tuple[torch.Tensor | None, ...]
     pending: Any
     nbytes: int
+    replayed: bool = False
+    fresh: bool = True
 
 
-def take(cache: ModelCache) -> Near:
+def take(cache: ModelCache, replayed: bool = False, fresh: bool = True) -> Near:
     """A copy of the windows, the half-built groups, and what waits for the decoder."""
     rings = tuple(
         None
@@ -35,10 +40,14 @@ def take(cache: ModelCache) -> Near:
         for c in cache.layers
     )
     opened = tuple(None if c.open is None else c.open.clone() for c in cache.layers)
+    pending = cache.pending
+    if pending is not None:  # its tokens are a part of the prompt, which would all be kept
+        pending = pending._replace(tokens_BT=pending.tokens_BT.clone())
     held = [b for ring in rings if ring for b in ring[0].values()]
     held += [state for state in opened if state is not None]
-    held += _tensors(cache.pending)
-    return Near(cache.length, rings, opened, cache.pending, sum(t.nbytes for t in held))
+    held += _tensors(pending)
+    nbytes = sum(t.nbytes for t in held)
+    return Near(cache.length, rings, opened, pending, nbytes, replayed, fresh)
 
 
 def give(cache: ModelCache, near: Near) -> None:

@@ -25,9 +25,13 @@ function draw({ chart, alt }, width) {
     svg("line", { class: "rule", x1: left, x2: left + across, y1: top + tall, y2: top + tall }),
     words("100 %", left - 8, top + 5, "quiet", "end"),
     words("0", left - 8, top + tall + 4, "quiet", "end"),
-    words(chart.ends[0], left, top + tall + 18),
-    words(chart.ends[1], left + across, top + tall + 18, "quiet", "middle"),
   );
+  chart.ticks.forEach((tick) => {
+    picture.append(
+      svg("line", { class: "rule", x1: x(tick), x2: x(tick), y1: top + tall, y2: top + tall + 5 }),
+      words(tick.text, x(tick), top + tall + 19, "quiet", "middle"),
+    );
+  });
   chart.curves.forEach((curve, i) => {
     picture.append(
       svg("polyline", {
@@ -38,14 +42,20 @@ function draw({ chart, alt }, width) {
         "stroke-dasharray": dashes[i],
       }),
     );
-    const low = curve.marks.find((mark) => mark.end > 0.3 + 0.14 * i);
-    if (low) {
-      picture.append(words(curve.label, x(low) + 8, y(low) + 14, curve.on ? "strong" : "quiet"));
-    }
+    const key = top + tall - 12 - 17 * (chart.curves.length - 1 - i);
+    picture.append(
+      svg("line", {
+        x1: left + across - 128, x2: left + across - 96, y1: key - 4, y2: key - 4,
+        stroke: curve.on ? "var(--kvc-accent)" : "var(--kvc-quiet)",
+        "stroke-width": 2,
+        "stroke-dasharray": dashes[i],
+      }),
+      words(curve.label, left + across - 88, key, curve.on ? "strong" : "quiet"),
+    );
   });
   picture.append(svg("circle", { class: "accent", cx: x(chart.here[0]), cy: y(chart.here[0]), r: 5 }));
 
-  picture.append(words("the bill, against a day without hits", 0, under - 12, "strong"));
+  picture.append(words(chart.whole, 0, under - 12, "strong"));
   chart.bill.forEach((bar, i) => {
     const at = under + i * row;
     const long = Math.max(1, bar.end * across);

@@ -77,9 +77,9 @@ def look(day: Recorded, settings: dict, budgets: Sequence[int]) -> View:
         f"{rate} bytes a token: {plot.bytes_short(budget)} hold {held:,} tokens.",
         f"{day.requests:,} requests sent {day.sent:,} tokens; {hits:,} were found.",
         f"{_usd(bill.total)}: hits {_usd(bill.hit)}, misses {_usd(bill.miss)} (at an assumed"
-        f" {price:g} a million), answers {_usd(bill.output)}.",
+        f" {_usd(price)} a million), answers {_usd(bill.output)}.",
     )
-    top = budgets[-1]
+    whole = dollars(day, 0, price).total
     return View(
         number=f"{share:.1%}",
         unit=f"of the tokens are found again · {model}, {plot.bytes_short(budget)}",
@@ -100,8 +100,13 @@ def look(day: Recorded, settings: dict, budgets: Sequence[int]) -> View:
                 for name in MODELS
             ],
             "here": [{"at": _place(budget, budgets), "end": share, "text": f"{share:.1%}"}],
-            "bill": _bars(bill, dollars(day, 0, price).total),
-            "ends": [plot.bytes_short(budgets[0]), plot.bytes_short(top)],
+            "bill": _bars(bill, whole),
+            "whole": f"the bill; full width: {_usd(whole)}, the day without any hit",
+            "ticks": [
+                {"at": _place(b, budgets), "text": plot.bytes_short(b)}
+                for b in budgets
+                if b in (budgets[0], budgets[-1]) or f"{b}".rstrip("0") == "1"
+            ],
         },
     )
 
@@ -129,7 +134,7 @@ class AgentsDay(Widget):
                  budgets: Sequence[int] = BUDGETS):  # fmt: skip
         self._day, self._budgets = day, tuple(budgets)
         sizes = tuple(plot.bytes_short(b) for b in budgets)
-        prices = tuple(f"${p:g}" for p in MISS_PRICES)
+        prices = tuple(_usd(p) for p in MISS_PRICES)
         controls = (
             Control("budget", "memory", "range", tuple(budgets), sizes, "for stored prefixes"),
             Control("model", "rows of", "select", tuple(MODELS), tuple(MODELS)),
@@ -159,7 +164,8 @@ def _picture(view: View):
     here = chart["here"][0]
     curves.plot([here["at"]], [here["end"]], "o", color=plot.LIGHT["accent"], clip_on=False)
     curves.set(xlim=(0, 1.0), ylim=(0, 1.02), xlabel="memory, each step 1.8 times as much")
-    curves.set_xticks((0, 1), chart["ends"])
+    ticks = chart["ticks"]
+    curves.set_xticks([tick["at"] for tick in ticks], [tick["text"] for tick in ticks])
     curves.set_yticks((0, 0.5, 1), ("0", "50 %", "100 %"))
     curves.set_title("tokens found again", fontsize=9)
     curves.legend(fontsize=8)
@@ -173,7 +179,7 @@ def _picture(view: View):
         )  # fmt: skip
     bill.set_yticks(places, [bar["label"] for bar in bars])
     bill.set(xlim=(0, 1.0), ylim=(len(bars) - 0.5, -0.5), xticks=[])
-    bill.set_title("the bill, against a day without hits", fontsize=9)
+    bill.set_title(chart["whole"], fontsize=9, parse_math=False)
     fig.suptitle(f"{view.number} {view.unit}", x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     fig.supxlabel(view.lines[2], x=0.01, ha="left", fontsize=9, parse_math=False)
     return fig

@@ -1,0 +1,101 @@
+"""Which entries count, their sizes, and the order in which they were used: a small database.
+
+One process at a time: two would each keep to the budget, and together exceed it. The database
+holds the lock, and the system lets go of it when the process ends, however it ends.
+"""
+
+import sqlite3
+from pathlib import Path
+
+# What SQLite says of a disk, not of the bytes in the file (https://sqlite.org/rescode.html).
+BUSY, LOCKED, NO_RIGHT, IO_ERROR, FULL, CANNOT_OPEN = 5, 6, 3, 10, 13, 14
+SYNCHRONOUS = "FULL"  # a commit waits until it lies on the disk
+SOUND = (
+    "SELECT COUNT(*) FROM entries WHERE typeof(name) != 'text' "
+    "OR typeof(bytes) != 'integer' OR typeof(used) != 'integer'"
+)
+
+
+class Entries:
+    """`entries.sqlite` in a folder. refused: why an earlier one could not be used, if so.
+
+    Errors: ValueError if another process (or this one) has it open, or it cannot be written.
+    """
+
+    def __init__(self, folder: Path):
+        self.path = folder / "entries.sqlite"
+        self.refused: str | None = None
+        self._base: sqlite3.Connection | None = None
+        try:
+            self._open()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            self.close()
+            self._judge(error)
+            self._begin_anew(error)
+        self._clock = self._run("SELECT COALESCE(MAX(used), 0) FROM entries")[0][0]
+
+    def _open(self) -> None:
+        self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        self._run("PRAGMA locking_mode=EXCLUSIVE")
+        self._run(f"PRAGMA synchronous={SYNCHRONOUS}")
+        self._run("BEGIN EXCLUSIVE")
+        self._run("CREATE TABLE IF NOT EXISTS entries (name TEXT PRIMARY KEY, bytes INT, used INT)")
+        self._run("UPDATE entries SET used = used WHERE 0")  # may it be written at all?
+        self._run("COMMIT")
+        said = self._run("PRAGMA integrity_check")[0][0]
+        if said != "ok" or self._run(SOUND)[0][0]:
+            raise sqlite3.DatabaseError(said if said != "ok" else "an entry makes no sense")
+
+    def _judge(self, error: Exception) -> None:
+        """Raise what is no fault of the file: it must not be thrown away then."""
+        code = getattr(error, "sqlite_errorcode", 0) & 255
+        if code in (BUSY, LOCKED):
+            raise ValueError(
+                f"{self.path.parent} is used by another engine; close that one, or give each a "
+                "folder of its own"
+            ) from None
+        if code in (NO_RIGHT, IO_ERROR, FULL, CANNOT_OPEN):
+            raise ValueError(f"{self.path} cannot be written: {error}") from None
+
+    def _begin_anew(self, why: Exception) -> None:
+        self.refused = f"{self.path.name} cannot be read: {why}; the store begins empty"
+        try:
+            for path in self.path.parent.glob(f"{self.path.name}*"):
+                path.unlink()
+            self._open()
+        except (OSError, sqlite3.Error) as error:
+            raise ValueError(f"{self.path} cannot be written: {error}") from None
+
+    def _run(self, statement: str, values: tuple = ()) -> list[tuple]:
+        return self._base.execute(statement, values).fetchall()
+
+    def all(self) -> list[tuple[str, int]]:
+        """Names and sizes, the least recently used first."""
+        return self._run("SELECT name, bytes FROM entries ORDER BY used")
+
+    def add(self, name: str, size: int) -> None:
+        """From here on it counts, as the most recent. Errors: sqlite3.Error."""
+        self._run("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (name, size, self._clock + 1))
+        self._clock += 1
+
+    def use(self, chain: list[str]) -> None:
+        """A chain was used (see `lru.py`). Errors: sqlite3.Error, and nothing is changed."""
+        count = len(chain)
+        new = [(self._clock + count - i, name) for i, name in enumerate(chain)]
+        try:
+            self._run("BEGIN")
+            self._base.executemany("UPDATE entries SET used = ? WHERE name = ?", new)
+            self._run("COMMIT")
+        except sqlite3.Error:
+            if self._base.in_transaction:
+                self._run("ROLLBACK")
+            raise
+        self._clock += count
+
+    def forget(self, name: str) -> None:
+        """Errors: sqlite3.Error."""
+        self._run("DELETE FROM entries WHERE name = ?", (name,))
+
+    def close(self) -> None:
+        if self._base is not None:
+            self._base.close()
