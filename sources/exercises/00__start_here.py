@@ -21,6 +21,10 @@ from grading import check, hint
 # numbers that sum to 1. The *temperature* divides the logits first: below 1 it sharpens
 # the choice, above 1 it evens it out.
 #
+# The first lines say what goes in and what comes out: `Float[Tensor, "B V"]` is a tensor
+# of fractional numbers with two axes, B prompts and V words; `Int[Tensor, "B"]` holds
+# one whole number a prompt. You need not write such types yourself.
+#
 # Two lines are missing. Put them in place of the `...`, run the cell, then run the
 # check.
 
@@ -46,7 +50,8 @@ check("00.1", next_token)
 # The check ran your function on inputs of its own and compared it with an answer
 # computed in another way. Each line of its message has a purpose:
 #
-# - *passed*, *partly*, *wrong*, *not attempted* or *error* is where you stand.
+# - *passed*, *partly*, *wrong*, *not attempted* or *error* (your code stopped) is where
+#   you stand.
 # - If your answer is exactly what a known mistake gives, the check names the mistake.
 #   Try it: leave the temperature out, or use `dim=0`, and run both cells again.
 # - The last line says where your answer first differs, and how.

@@ -28,14 +28,17 @@ from tinymodels import checkpoints, device, tokenizer
 from tinymodels.generate import stream
 from tinymodels.widgets import plot
 
+# The model, on the graphics card if there is one; only used here, not trained.
 model = checkpoints.load("tiny_v1-text-seed0").to(device.pick()).requires_grad_(False)
 
 # %% [markdown]
 # ## A model that writes
 #
-# This model is tiny: a quarter of a million numbers, where a large one has hundreds of
-# billions. It has read stories of a small world in which Ada, Ben and a few others
-# meet, and put things into boxes. It works exactly like its big relatives.
+# This model is tiny: a quarter of a million numbers, its **parameters**, where a large
+# one has hundreds of billions. They were found by training: the model read stories of a
+# small world in which Ada, Ben and a few others meet, and put things into boxes, and
+# its numbers were nudged until it guessed each next word well. It works exactly like
+# its big relatives.
 #
 # Run the cell. Then change the prompt and run it again: give the key to `Ben`, ask for
 # the lamp.
@@ -78,6 +81,10 @@ for piece, number in zip(tokenizer.pieces(ids), ids):
 # The model reads tokens and gives, for each place in the text, one number for every
 # token of the vocabulary: how well that token would fit next. These numbers are
 # **logits**. They have no unit; only their differences count.
+#
+# All numbers here lie in *tensors*, torch's arrays. The letters at the end of a name
+# say what its axes are: `logits_BTV` has B texts (here one), T tokens, and V, one
+# number for each token of the vocabulary.
 
 # %%
 tokens_BT = torch.tensor([tokenizer.encode(prompt)], device=model.device)
@@ -94,23 +101,25 @@ for logit, token in zip(best.values.tolist(), best.indices.tolist()):
 #
 # Logits become **probabilities**: take e to the power of each, divide by the sum. Then
 # a token is chosen, appended to the text, and the model is asked again. That is all
-# writing is: one token at a time. The picture shows five choices, one after the other.
-# Each panel has the likeliest tokens; the chosen one is dark.
+# writing is: one token at a time. The picture shows five choices, one after the other,
+# behind "Ada meets Ben. She". Each panel has the four likeliest tokens and their
+# probabilities; the chosen one is dark.
 
 # %%
 fig, axes = plot.figure(8.4, 2.3, columns=5)
-text_BT = tokens_BT
+start_BT = torch.tensor([tokenizer.encode("Ada meets Ben. She")], device=model.device)
+text_BT = start_BT
 for ax in axes:
     probabilities = model(text_BT)[0, -1].softmax(-1)
     share, token = probabilities.topk(4)
     pieces = tokenizer.pieces(token.tolist(), line_start=False)
     colours = [plot.LIGHT["accent"]] + [plot.LIGHT["soft"]] * 3
-    ax.barh([repr(p)[1:-1] for p in pieces], share.cpu(), color=colours)
+    ax.barh([p.strip() or repr(p) for p in pieces], share.cpu(), color=colours)
     ax.invert_yaxis()
-    ax.set(xlim=(0, 1), title=f"after {text_BT.shape[1]} tokens")
+    ax.set(xlim=(0, 1), xticks=[0, 0.5, 1], title=f"after {text_BT.shape[1]} tokens")
     text_BT = torch.cat([text_BT, token[None, :1]], dim=1)
 
-chosen = tokenizer.pieces(text_BT[0, tokens_BT.shape[1] :].tolist(), line_start=False)
+chosen = tokenizer.pieces(text_BT[0, start_BT.shape[1] :].tolist(), line_start=False)
 plot.show(fig, alt=f"The five tokens chosen one after the other: {chosen}.")
 
 # %% [markdown]
@@ -174,9 +183,10 @@ for sentences, share in measured.items():
 
 # %% [markdown]
 # Sentence 1 is far away, and it decides the answer. The model keeps no summary and does
-# not read the text again. From every token it has read it keeps some numbers in every
-# layer: a **key** and a **value**. Together they are the **KV cache**. When it writes,
-# it looks at all of them.
+# not read the text again. It is built of **layers**, steps of computing that every
+# token passes one after the other; this one has four. From every token it has read it
+# keeps some numbers in every layer: a **key** and a **value**. Together they are the
+# **KV cache**. When it writes, it looks at all of them.
 #
 # ## What the memory costs
 #
@@ -193,10 +203,10 @@ for count in (1, 100, len(tokens)):
 
 # %% [markdown]
 # 512 bytes a token is nothing. Now a real model: DeepSeek's first, 67 billion
-# parameters, from January 2024.
+# parameters, from January 2024. You read at the top what one token costs there.
 #
-# **Before you run the next cell:** how many bytes does *it* keep for one token? Any
-# guess is fine, it is only compared.
+# **Before you run the next cell:** how many GB does its memory of one novel take,
+# 130,000 tokens? (A GB is 1,000,000,000 bytes.) Any guess is fine, it is only compared.
 
 # %% tags=["predict"]
 guess = ...
@@ -206,7 +216,7 @@ predict("00-b", guess)
 from tinymodels import ledger
 
 rate = ledger.rate("deepseek-67b")
-predict("00-b", guess, answer=rate, unit="bytes")
+predict("00-b", guess, answer=round(rate * 130_000 / 1e9), unit="GB")
 
 # %%
 lengths = {"a page": 600, "a novel": 130_000, "a million tokens": 1_000_000}
@@ -214,7 +224,7 @@ for name, length in lengths.items():
     print(f"{name:17} {length:9,} tokens  {plot.bytes_text(rate * length)}")
 
 # %% [markdown]
-# A single token takes 389,120 bytes, as much as a small photo. A million tokens take
+# One token takes 389,120 bytes, as much as a small photo. A million tokens take
 # 389 GB: that fills five graphics cards of 80 GB, for one conversation.
 #
 # Since then the same makers brought it down to 890 bytes, for a model eight times as
