@@ -136,6 +136,7 @@ for piece in pieces.values():
     size.append(here.norm().item())
     growth.append(so_far.norm().item())
 
+# %%
 fig, (left, right) = plot.figure(8.2, 2.9, columns=2)
 names = list(pieces)
 left.barh(names, size, color=plot.SKY, label="what is added")
@@ -216,7 +217,8 @@ turned = {
 for name, share in turned.items():
     print(f"{name:12} from the other text: {share:4.0%} of the answers turn")
 
-predict("03-b", guess, answer=sum(share > 0.5 for share in turned.values()))
+predict("03-b", guess, answer=sum(share > 0.5 for share in turned.values()),
+        unit="of the 8")
 
 # %% [markdown]
 # One list of 64 numbers, moved at one token, and the model says what the *other* text
@@ -322,9 +324,7 @@ predict("03-c", guess, answer=streams, unit="bytes")
 # nothing is added at all.
 
 # %%
-from tinymodels import data
-from tinymodels.presets import tiny_v1
-from tinymodels.transformer import Block, Transformer
+from tinymodels.transformer import Block
 
 
 class PreNorm(Block):
@@ -333,7 +333,19 @@ class PreNorm(Block):
         x = x + found
         return x + self.ffn(self.ffn_norm(x)), step
 
+# %% [markdown]
+# `PreNorm` is what the layers of the model are. To be sure, put it in their place:
 
+# %%
+before = model(made.text_BT)
+for layer in model.layers:
+    layer.__class__ = PreNorm
+print("the same logits:", torch.allclose(model(made.text_BT), before, atol=1e-4))
+
+# %% [markdown]
+# And the two others:
+
+# %%
 class PostNorm(Block):
     def forward(self, x, step, cache=None):
         found, step = self.attention(x, step, cache)
@@ -346,27 +358,20 @@ class NothingAdded(Block):
         found, step = self.attention(self.attention_norm(x), step, cache)
         return self.ffn(self.ffn_norm(found)), step
 
-
-# %% [markdown]
-# `PreNorm` is what the layers of the model are. To be sure, put it in their place:
-
-# %%
-before = model(made.text_BT)
-for layer in model.layers:
-    layer.__class__ = PreNorm
-print("the same logits:", torch.allclose(model(made.text_BT), before, atol=1e-4))
-
 # %% [markdown]
 # Each stack gets weights with which a sublayer's answer is about as large as what it
 # reads, one batch of text, and one step back. We look at the gradient of one matrix in
 # each layer.
 
 # %%
+from tinymodels import data
+from tinymodels.presets import tiny_v1
+from tinymodels.transformer import Transformer
 from torch.nn.functional import cross_entropy
 
 
-def gradients(kind, layers, seed):
-    """Size of the gradient of each layer's last matrix, before any training."""
+def fresh(layers, seed):
+    """An untrained stack, its answers about as large as what they answer to."""
     stack = Transformer(tiny_v1(layers=layers), seed=seed)
     with torch.no_grad():
         stack.embed.weight.mul_(50)
@@ -374,6 +379,13 @@ def gradients(kind, layers, seed):
             if p.dim() > 1:  # 0.02, some of it shrunk by depth -> 1 / sqrt(inputs)
                 shrunk = name.endswith(("output.weight", "down.weight"))
                 p.mul_(50 / p.shape[-1] ** 0.5 * ((2 * layers) ** 0.5 if shrunk else 1))
+    return stack
+
+
+# %%
+def gradients(kind, layers, seed):
+    """Size of the gradient of each layer's last matrix, before any training."""
+    stack = fresh(layers, seed)
     for layer in stack.layers:
         layer.__class__ = kind
     batch = data.batch("text", seed, 0, data.Stage(2, 32))
@@ -426,6 +438,12 @@ plot.show(fig, alt="Gradients by layer, three seeds each. Largest over smallest,
 # - it *reads* a mixture of the copies: weights **pre**,
 # - it *adds* its answer to each copy, to one more, to another less: weights **post**,
 # - it *mixes* the copies among each other: a small matrix **comb**.
+#
+# Written out, for the copies X_i of one token and a sublayer F:
+#
+# > what it reads = Σ_i pre_i X_i
+# >
+# > new X_j = post_j F(what it reads) + Σ_i comb[i, j] X_i
 #
 # Two copies of two numbers are enough to follow with a pencil.
 
@@ -552,6 +570,47 @@ plot.show(fig, alt=f"How far from 1 after 20 turns: {words}.")
 # the worst of four thousand slowly. It is the columns that make every new copy an
 # average, so that nothing can grow: these are the ones to have exact.
 #
+# ## Where pre, post and comb come from
+#
+# From the copies themselves. All n copies of a token, one behind the other, are one
+# list x of n × d numbers. It is brought to a standard length and multiplied by a
+# learned matrix fn, which makes 2n + n² numbers of it: n for pre, n for post, n × n for
+# comb. Each of the three groups has a learned scale α and learned base values b:
+#
+# > a = fn x / √(mean of x² + a tiny number)
+# >
+# > pre = sigmoid(α_pre a_pre + b_pre) + ε
+# >
+# > post = 2 sigmoid(α_post a_post + b_post)
+# >
+# > comb = Sinkhorn(α_comb a_comb + b_comb), an n × n matrix, row by row
+#
+# sigmoid(z) is 1 / (1 + e⁻ᶻ), between 0 and 1; ε is a millionth. So pre is never 0, and
+# post lies between 0 and 2, around the 1 of a plain stream. (V4.1 makes them in the
+# same way.) Here are the four lines beside the module that the models use.
+
+# %%
+from tinymodels.config import HyperConnections
+from tinymodels.residual import Hyper
+
+n, d = 4, 24
+draw = torch.Generator().manual_seed(9)
+module = Hyper(d, HyperConnections(n), norm_eps=1e-6).requires_grad_(False)
+for p in (module.fn, module.base, module.scale):
+    p.copy_(torch.randn(p.shape, generator=draw) / 2)
+copies_NX = torch.randn(n, d, generator=draw)
+
+x_F = copies_NX.flatten()
+a_M = module.fn @ x_F / (x_F.square().mean() + 1e-6).sqrt()
+scale_M = module.scale.repeat_interleave(torch.tensor([n, n, n * n]))
+z_pre, z_post, z_comb = (scale_M * a_M + module.base).split([n, n, n * n])
+by_hand = (z_pre.sigmoid() + 1e-6, 2 * z_post.sigmoid(),
+           sinkhorn(z_comb.view(1, 1, n, n), 20, 1e-6)[0, 0])
+made_by_it = module.mixes(copies_NX[None, None])
+for name, mine, its in zip(made_by_it._fields, by_hand, made_by_it):
+    print(f"{name} as the module makes it:", torch.allclose(mine, its[0, 0], atol=1e-5))
+
+# %% [markdown]
 # ## What it costs, and what delaying saves
 #
 # The mixing is hardly any arithmetic. But copies must be fetched from memory and put
@@ -588,9 +647,8 @@ for schedule in (traffic.separate, traffic.fused, traffic.single):
     print()
 
 # %%
-from tinymodels.config import HyperConnections
 from tinymodels.norm import RMSNorm
-from tinymodels.residual import Hyper, SinglePassHyper
+from tinymodels.residual import SinglePassHyper
 
 
 def moved(n, d, schedule):
@@ -607,7 +665,7 @@ def moved(n, d, schedule):
         schedule(memory, (before, after), norm, before.read(copies)[1], copies, found)
     return memory.moved // 5  # tokens
 
-
+# %%
 print("copies n   separate   fused   single pass   (in units of d)")
 for n in (1, 2, 4, 8):
     ways = (traffic.separate, traffic.fused, traffic.single)
