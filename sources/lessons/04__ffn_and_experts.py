@@ -89,7 +89,6 @@ from tinymodels.step import Step
 text = "Ada has the key. Ben has the lamp."
 layer, tokens_BT = model.layers[1], tokens_of(text)
 x_BTX, _ = model.layers[0](model.embed(tokens_BT), Step(tokens_BT))
-order = torch.tensor([3, 1, 4, 10, 5, 9, 2, 6, 8, 7, 0])
 
 
 def ffn_half(x_BTX, start=0):
@@ -100,7 +99,8 @@ def attention_half(x_BTX, start=0):
     step = Step(tokens_BT[:, start : start + x_BTX.shape[1]], start=start)
     return layer.attention(layer.attention_norm(x_BTX), step)[0]
 
-
+# %%
+order = torch.tensor([3, 1, 4, 10, 5, 9, 2, 6, 8, 7, 0])
 for name, half in {"FFN": ffn_half, "attention": attention_half}.items():
     gap = (half(x_BTX[:, order]) - half(x_BTX)[:, order]).abs().max().item()
     alone = (half(x_BTX[:, 7:8], start=7) - half(x_BTX)[:, 7:8]).abs().max().item()
@@ -140,6 +140,7 @@ axes[0].legend()
 plot.show(fig, alt="silu(gate) times up: without a limit it grows with the gate; with "
           "limit 10 it stays at 10 for up 1, at 100 for up 30. Negative gates give 0.")
 
+# %%
 largest = swiglu(torch.tensor(1e6), torch.tensor(1e6), 10.0).item()
 print(f"With the limit no unit ever says more than {largest:.2f}.")
 
@@ -155,9 +156,10 @@ print(f"With the limit no unit ever says more than {largest:.2f}.")
 # these pairs were learned in training and are the same for every text.
 #
 # We ask the last layer for all 96 fixed facts ("Ada lives in", "Ada likes", ...), and
-# note what its units say at the last token. What a unit writes can be read with the
-# output head, the matrix that makes logits of the stream: which words does its column
-# push up?
+# note what its units say at the last token. (The hook in the code is a function that
+# torch calls on the way; it notes what enters the FFN.) What a unit writes can be read
+# with the output head, the matrix that makes logits of the stream: which words does its
+# column push up?
 
 # %%
 from tinymodels.world import fixed_facts
@@ -176,7 +178,7 @@ def units(texts):
     x_NX = torch.stack(entered)
     return swiglu(ffn.gate(x_NX), ffn.up(x_NX))
 
-
+# %%
 said_NF = units([fact.begin() for fact in facts]).cpu()
 head_VX = (model.head.weight * model.norm.weight)[: tokenizer.VOCABULARY]
 writes_VF = (head_VX @ ffn.down.weight).cpu()
@@ -184,7 +186,8 @@ writes_VF = writes_VF - writes_VF.mean(0)  # what pushes all words alike decides
 
 # %% [markdown]
 # For one fact, how much does each unit push its answer? That is what it says times what
-# it writes for that word. Here are the three units that push most. Change `about`.
+# it writes for that word. A unit may also say a negative number: then it pushes up what
+# its column holds down. Here are the three units that push most. Change `about`.
 
 # %%
 def fires_for(unit, how_many=4):
@@ -252,24 +255,28 @@ asked, others = ablate.questions(count=40), ablate.questions(count=40, seed=1)
 mean = ablate.means(model, others)
 UPPER = (2, 3)
 
-print(len(asked), "questions. Share of right answers:")
-print("the whole model:", ablate.right(model, asked))
-print("by guessing:    ", asked.by_kind(asked.chance_B))
+
+def told(shares):
+    return "  ".join(f"{kind} {share:6.1%}" for kind, share in shares.items())
+
+
+print(len(asked), "questions. Share of right answers (who: asked backwards):")
+print("the whole model:                  ", told(ablate.right(model, asked)))
+print("by guessing:                      ", told(asked.by_kind(asked.chance_B)))
 ffns = [("ffn", layer) for layer in UPPER]
 with ablate.mean_ablated(model, ffns, mean, asked):
     without_ffn = ablate.right(model, asked)
 
 # %% [markdown]
 # **Before you run the next cell:** which kind of question does it still answer without
-# the two FFNs, `"fixed"` or `"given"`? And if you like: how many percent of the other
-# kind?
+# the two FFNs, `"fixed"` or `"given"`?
 
 # %% tags=["predict"]
 guess = ...
 predict("04-a", guess)
 
 # %%
-print("without the FFNs of layers 2 and 3:", without_ffn)
+print("without the FFNs of layers 2 and 3:", told(without_ffn))
 predict("04-a", guess, answer=max(("fixed", "given"), key=without_ffn.get))
 
 # %% [markdown]
@@ -282,7 +289,7 @@ predict("04-a", guess, answer=max(("fixed", "given"), key=without_ffn.get))
 # %%
 attentions = [("attention", layer) for layer in UPPER]
 with ablate.mean_ablated(model, attentions, mean, asked):
-    print("without attention there:      ", ablate.right(model, asked))
+    print("without attention there:          ", told(ablate.right(model, asked)))
 
 # %% [markdown]
 # This is *not* the other half. The given facts are gone, but many fixed ones are too.
@@ -295,7 +302,7 @@ with ablate.mean_ablated(model, attentions, mean, asked):
 
 # %%
 with ablate.without_looking_back(model, UPPER, asked):
-    print("without looking back at the story:", ablate.right(model, asked))
+    print("without looking back at the story:", told(ablate.right(model, asked)))
 
 # %% [markdown]
 # Now the fixed facts stand untouched and the given ones fall below guessing. Both
@@ -321,13 +328,13 @@ def four_rows(model):
             found[name] = ablate.right(model, asked)
     return found
 
-
+# %%
 names = [f"tiny_v1-text-seed{seed}" for seed in (0, 1, 2)]
 by_seed = {name: four_rows(checkpoints.load(name).to(model.device)) for name in names}
 for name, found in by_seed.items():
     print(name)
     for cut, right in found.items():
-        print(f"  {cut:22}", "  ".join(f"{kind} {r:6.1%}" for kind, r in right.items()))
+        print(f"  {cut:22}", told(right))
 
 # %%
 fig, ax = plot.figure(8.4, 3.0)
@@ -413,7 +420,9 @@ predict("04-b", guess, answer=round(100 * ledger.ffn_share("deepseek-v4.1-flash"
 # 3. add up what they say, weighed by their scores,
 # 4. and add a **shared** expert that every token meets, for what all have in common.
 #
-# Watch it on real tokens. The router here is as V4's, with 16 experts, 2 chosen. Its
+# Watch it on real tokens. The router here is as V4's, with 16 experts, 2 chosen. (What
+# its matrix gives, z, becomes a positive score: √softplus(z), and softplus(z) is
+# log(1 + eᶻ). The weights of the chosen are made to add up to `scale`.) Its
 # weights are random, so its choices mean nothing yet; they are still choices. (V4's
 # first three layers choose by a fixed table of token ids instead; V4.1 dropped that.)
 
@@ -427,7 +436,7 @@ router = moe.Router(64, config).to(model.device).requires_grad_(False)
 draw = torch.Generator().manual_seed(3)
 router.gate.weight.copy_(torch.randn(16, 64, generator=draw) / 4)
 
-
+# %%
 def entering(tokens_BT, layer=2):
     """What enters the FFN of a layer, one row a token."""
     got = []
@@ -701,7 +710,7 @@ def layer_traffic(tokens, seed=5):
     return loads, moe_experts.traffic(tokens=tokens, top_k=e.top_k, width=width,
                                       ffn=e.width, loads=loads, block=block)
 
-
+# %%
 for tokens in (1, 16, 256, 4096, 32768):
     loads, moved = layer_traffic(tokens)
     used, read = sum(load > 0 for load in loads), moved["bytes_read"]
@@ -770,7 +779,7 @@ def with_experts(config, factor):
     layers = (replace(layer, ffn=wider(layer.ffn)) for layer in config.layers)
     return config.with_(layers=tuple(layers))
 
-
+# %%
 for factor in (1, 2, 4):
     config = with_experts(tiny_v3(), factor)
     held = allocate(config, tokens=100).bytes()["total"]
