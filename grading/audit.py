@@ -60,7 +60,7 @@ def audit(course: Course | None = None, full: bool = False) -> Iterator[Audit]:
 
 def audit_exercise(exercise: Exercise, solution: Any, stub: Any, students: int) -> Audit:
     problems = []
-    seeds = [("check()", CHECK_SEEDS)]
+    seeds: list[tuple[str, tuple[int, ...]]] = [("check()", CHECK_SEEDS)]
     seeds += [(f"student {n}", student_seeds(f"student {n}")) for n in range(students)]
     for who, mine in seeds:
         result = assess(exercise, solution, mine)

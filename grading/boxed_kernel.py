@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import Any
 
 MEMORY = 6 * 2**30  # bytes of address space; torch alone maps about one GiB
 FILE = 2**30  # bytes of the largest file it may write
@@ -61,7 +62,7 @@ def limit_messages() -> None:
             more.pop("buffers", None)
         return send(self, stream, msg_or_type, content, *rest, **more)
 
-    Session.send = bounded
+    Session.send = bounded  # type: ignore[method-assign]
 
 
 def _cut(value: object) -> object:
@@ -81,7 +82,7 @@ def stay_when_asked_to_leave() -> None:
     def ask_exit(self) -> None:
         raise SystemExit("the code asks to leave")
 
-    ZMQInteractiveShell.ask_exit = ask_exit
+    ZMQInteractiveShell.ask_exit = ask_exit  # type: ignore[method-assign]
 
 
 def limit_output() -> None:
@@ -104,7 +105,7 @@ def limit_output() -> None:
                 return 0
         return write(self, text)
 
-    OutStream.write = bounded
+    OutStream.write = bounded  # type: ignore[method-assign, assignment]
 
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -113,11 +114,11 @@ def limit_output() -> None:
         InteractiveShell._tee = lambda self, channel: contextlib.nullcontext()
 
 
-def keep_streams(shell: object) -> None:
+def keep_streams(shell: Any) -> None:
     """They are flushed after each cell: a closed or missing one would fail all that follow."""
     from ipykernel.iostream import OutStream
 
-    OutStream.close = OutStream.flush
+    OutStream.close = OutStream.flush  # type: ignore[method-assign]
     streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
 
     def mend() -> None:
@@ -141,7 +142,7 @@ def keep_json_private() -> None:
     session.json = private
 
 
-def end_copies(shell: object) -> None:
+def end_copies(shell: Any) -> None:
     """A fork that comes back from its cell would be a second kernel: it ends here."""
     original = os.getpid()
 

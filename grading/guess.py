@@ -86,7 +86,8 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Real) and not isinstance(value, bool):
-        return float(value) if not float(value).is_integer() else int(value)
+        number = float(value)
+        return int(number) if number.is_integer() else number
     return str(value)
 
 

@@ -37,7 +37,8 @@ def mutants(source: str, lines: frozenset[int]) -> Iterator[Mutant]:
     """Every mutant of `source` with one change in one of `lines`."""
     tree = ast.parse(source)
     for index, node in enumerate(ast.walk(tree)):
-        if getattr(node, "lineno", None) not in lines:
+        line = getattr(node, "lineno", None)
+        if line not in lines:
             continue
         for variant in range(_count(node)):
             changed = copy.deepcopy(tree)
@@ -47,7 +48,7 @@ def mutants(source: str, lines: frozenset[int]) -> Iterator[Mutant]:
             after = ast.unparse(target)
             if before != after:
                 text = ast.unparse(ast.fix_missing_locations(changed)) + "\n"
-                yield Mutant(text, node.lineno, f"{before}  ->  {after}")
+                yield Mutant(text, line, f"{before}  ->  {after}")
 
 
 def _count(node: ast.AST) -> int:
@@ -74,8 +75,8 @@ def _change(node: ast.AST, variant: int) -> None:
     match node:
         case ast.Constant(value=bool()):
             node.value = not node.value
-        case ast.Constant():
-            node.value = node.value + (1 if variant == 0 else -1)
+        case ast.Constant(value=int() | float() as number):
+            node.value = number + (1 if variant == 0 else -1)
         case ast.BinOp():
             node.op = _OPERATORS[type(node.op)]()
         case ast.Compare():

@@ -109,7 +109,9 @@ def _graded(
 
 
 def _row(path: Path, exercise: Outline, status: str, **facts: Any) -> Row:
-    blank = {"earned": 0.0, "misconception": None, "message": "", "hint_used": 0, "seconds": 0.0}
+    blank: dict[str, Any] = {
+        "earned": 0.0, "misconception": None, "message": "", "hint_used": 0, "seconds": 0.0,
+    }
     facts = blank | facts
     facts["message"] = plain(facts["message"])
     return Row(

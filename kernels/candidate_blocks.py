@@ -131,7 +131,7 @@ def traffic(*, batch=1, tokens, entries, keep, block=8, ratio=1, start=None,
     return {"bytes_read": read, "bytes_written": written, "flops": 0}
 
 
-candidate_blocks.traffic = traffic
+candidate_blocks.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

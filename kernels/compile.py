@@ -176,7 +176,7 @@ def _read_nvidia(compiled, target: Target) -> dict[str, int]:
     from triton.backends.nvidia.compiler import get_ptxas
 
     ptx = compiled.asm["ptx"]
-    suffix = "a" if target.arch >= 90 else ""
+    suffix = "a" if int(target.arch) >= 90 else ""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)

@@ -254,7 +254,7 @@ def traffic(*, batch=1, entries, heads, kv_heads, head_dim, value_dim=None, wind
     }
 
 
-decode_attention.traffic = traffic
+decode_attention.traffic = traffic  # type: ignore[attr-defined]
 
 
 def expected(shape: Shape) -> dict[str, int]:

@@ -238,7 +238,7 @@ def traffic(*, batch=1, tokens, entries, heads, kv_heads, head_dim, value_dim=No
     }
 
 
-flash_attention.traffic = traffic
+flash_attention.traffic = traffic  # type: ignore[attr-defined]
 
 
 def expected(shape: Shape) -> dict[str, int]:

@@ -71,8 +71,8 @@ def run_step(step: Step) -> Outcome:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=60 * step.minutes)
     except subprocess.TimeoutExpired as error:
-        said = error.stdout or b""
-        said = said if isinstance(said, str) else said.decode(errors="replace")
+        heard = error.stdout or b""
+        said = heard if isinstance(heard, str) else heard.decode(errors="replace")
         return Outcome(step.name, "timed out", time.perf_counter() - started, said[-TAIL:])
     outcome = "passed" if done.returncode == 0 else "failed"
     return Outcome(step.name, outcome, time.perf_counter() - started, done.stdout[-TAIL:])

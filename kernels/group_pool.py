@@ -201,7 +201,7 @@ def traffic(*, batch=1, tokens, ratio, width, overlap=False, after_another=False
             "flops": 2 * batch * pooled * width}
 
 
-group_pool.traffic = traffic
+group_pool.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

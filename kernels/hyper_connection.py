@@ -72,13 +72,13 @@ def hyper_connection(
                     scale=("P", scale_3))
     _check(sizes, flat_BTM, scale_3, next_fn_MF, iterations)
     small = {"flat": flat_BTM, "base": base_M, "scale": scale_3, "next_fn": next_fn_MF}
-    options = (iterations, eps, norm_eps)
+    call = (copies_BTNX, found_BTX, *small.values(), iterations, eps, norm_eps)
     if not (backend.use_triton(impl, DTYPES, copies=copies_BTNX, found=found_BTX)
             and backend.use_triton(impl, (torch.float32,), **small)):
-        return twin(copies_BTNX, found_BTX, *small.values(), *options)
+        return twin(*call)
     arguments.in_32_bits(2, copies=copies_BTNX, next_fn=next_fn_MF)
     arguments.in_32_bits(1, found=found_BTX)
-    return _launch(copies_BTNX, found_BTX, *small.values(), *options)
+    return _launch(*call)
 
 
 def _check(sizes, flat_BTM, scale_3, next_fn_MF, iterations) -> None:
@@ -231,7 +231,7 @@ def traffic(*, batch=1, tokens, copies, width, block=16, itemsize=2) -> dict[str
             "flops": 2 * count * copies * width * (copies + 2 + mixes)}
 
 
-hyper_connection.traffic = traffic
+hyper_connection.traffic = traffic  # type: ignore[attr-defined]
 
 
 def outputs(*inputs, **named) -> Tensor:

@@ -188,7 +188,7 @@ def traffic(*, batch=1, tokens, entries, heads, dim, ratio=1, start=None, blocks
     }
 
 
-indexer_scores.traffic = traffic
+indexer_scores.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,13 @@ def mla_decode(
     tensors = {"query": query_BTHC, "rope_query": rope_query_BTHR, "latent": latent_BSC,
                "rope": rope_BSR}
     if not backend.use_triton(impl, DTYPES, **tensors):
-        return twin(*tensors.values(), scale, lengths_B)
+        return twin(query_BTHC, rope_query_BTHR, latent_BSC, rope_BSR, scale, lengths_B)
     arguments.head_dims(LARGEST_LATENT, latent=sizes["C"])
     arguments.head_dims(LARGEST_ROPE, rope=sizes["R"])
     arguments.in_32_bits(2, query=query_BTHC, rope_query=rope_query_BTHR)
     arguments.in_32_bits(1, latent=latent_BSC, rope=rope_BSR)
-    return _launch(*tensors.values(), scale, lengths_B, splits, sizes)
+    rows = (query_BTHC, rope_query_BTHR, latent_BSC, rope_BSR)
+    return _launch(*rows, scale, lengths_B, splits, sizes)
 
 
 def twin(query_BTHC, rope_query_BTHR, latent_BSC, rope_BSR, scale, lengths_B=None):
@@ -226,7 +227,7 @@ def traffic(*, batch=1, entries, heads, latent_dim, rope_dim, lengths=None, spli
     }
 
 
-mla_decode.traffic = traffic
+mla_decode.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

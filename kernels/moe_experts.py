@@ -78,10 +78,10 @@ def moe_experts(
         raise ValueError(f"limit is {limit!r}; expected None or a number above 0")
     if not (backend.use_triton(impl, DTYPES, x=x_NX, **matrices)
             and backend.use_triton(impl, (*DTYPES, torch.float64), weights=weights_Nk)):
-        return twin(x_NX, experts_Nk, weights_Nk, *matrices.values(), limit)
+        return twin(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF, limit)
     arguments.in_32_bits(1, x=x_NX)
     arguments.in_32_bits(2, **matrices)
-    return _launch(x_NX, experts_Nk, weights_Nk, *matrices.values(), limit, sizes)
+    return _launch(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF, limit, sizes)
 
 
 def twin(x_NX, experts_Nk, weights_Nk, gate_EFX, up_EFX, down_EXF, limit=None):
@@ -233,9 +233,9 @@ def traffic(*, tokens, top_k, width, ffn, loads, block=16, parts=(1, 1),
             "flops": 6 * rows * width * ffn}
 
 
-moe_experts.traffic = traffic
-moe_experts.padding = padding
-moe_experts.launches = 3
+moe_experts.traffic = traffic  # type: ignore[attr-defined]
+moe_experts.padding = padding  # type: ignore[attr-defined]
+moe_experts.launches = 3  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ def traffic(*, rows: int, row: Row, itemsize: int = 2, packing: bool = True) -> 
     return {"bytes_read": stored - rows * row.pad, "bytes_written": numbers, "flops": 0}
 
 
-pack.traffic = unpack.traffic = traffic
+pack.traffic = unpack.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ def traffic(*, batch=1, tokens, entries, k, ratio=1, start=None, keep=None, bloc
             "flops": 0}
 
 
-select_topk.traffic = traffic
+select_topk.traffic = traffic  # type: ignore[attr-defined]
 
 
 def _programs(batch, tokens) -> int:

@@ -23,7 +23,7 @@ A place of the list may be empty (index -1), and so may a whole block: its score
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -245,7 +245,7 @@ def traffic(*, head_dim, value_dim=None, itemsize=2, **listed) -> dict[str, int]
                         itemsize=itemsize, **listed)
 
 
-sparse_attention.traffic = traffic
+sparse_attention.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def expected(shape: Shape) -> dict[str, int]:
 
 
 BF16, FP16 = torch.bfloat16, torch.float16
-V32 = dict(head_dim=576, value_dim=512, sink=False)
+V32: dict[str, Any] = dict(head_dim=576, value_dim=512, sink=False)
 
 SMALL = (
     Shape("window and chosen", 2, 5, 3, 37, 9, 2, rows=12, reach=7, head_dim=40),

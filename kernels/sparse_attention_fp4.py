@@ -95,8 +95,11 @@ def sparse_attention_fp4(
 
 def _formats(dim: int) -> tuple[Row, Row]:
     """Rows of V4.1 with so many values."""
-    return tuple(row if dim == row.values else replace(row, name=f"{row.name} of {dim}", values=dim)
-                 for row in (FP4, FP8))
+    def of(row: Row) -> Row:
+        same = dim == row.values
+        return row if same else replace(row, name=f"{row.name} of {dim}", values=dim)
+
+    return of(FP4), of(FP8)
 
 
 @triton.jit
@@ -228,7 +231,7 @@ def traffic(*, head_dim, itemsize=2, **listed) -> dict[str, int]:
                         row_bytes=near.nbytes, itemsize=itemsize, **listed)
 
 
-sparse_attention_fp4.traffic = traffic
+sparse_attention_fp4.traffic = traffic  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ def _chosen(inputs) -> dict[str, int]:
     for name in ("window_BWD", "window_BWZ"):
         rows = inputs.get(name)
         if rows is not None:
-            seen = _rows_seen(*rows.shape[:2], inputs["query_BTHD"].shape[1],
+            batch, count = rows.shape[:2]
+            seen = _rows_seen(batch, count, inputs["query_BTHD"].shape[1],
                               inputs["window_lengths"], inputs["reach"])
             needed[name] = seen * _nbytes(rows[0, 0])
     return needed

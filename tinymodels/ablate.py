@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -57,7 +58,7 @@ class Questions:
 
     def by_kind(self, value_B: Iterable) -> dict[str, float]:
         """The mean over the questions of each kind."""
-        pairs = list(zip(self.kinds, map(float, value_B)))
+        pairs: list[tuple[str, Any]] = [(k, float(v)) for k, v in zip(self.kinds, value_B)]
         return {kind: share(v for k, v in pairs if k == kind) for kind in KINDS}
 
 

@@ -171,7 +171,8 @@ def compare(
     draw = torch.Generator().manual_seed(1)
     tokens_BT = torch.randint(STYLES[style]["vocab_size"], (1, context), generator=draw)
     sides = {"theirs": (theirs, start_theirs), "ours": (ours, start_ours)}
-    prefill, decode = ({side: [] for side in sides} for _ in range(2))
+    prefill: dict[str, list] = {side: [] for side in sides}
+    decode: dict[str, list] = {side: [] for side in sides}
     for turn in range(rounds + 1):
         seen = {}
         for side, (model, start) in sides.items():

@@ -9,6 +9,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import ledger
 from .bytes_terms import Term, terms
@@ -120,7 +121,7 @@ def _subject(name: str, options: argparse.Namespace) -> Subject:
         layout = "bf16"
     else:
         layout = _own_layout(config, published=name in PUBLISHED)
-    row = "bf16" if layout == "bf16" else None
+    row: Any = "bf16" if layout == "bf16" else None
     if name in PUBLISHED and (bits is not None or (row and row != config.row)):
         status, source = "D", f"{config.source}; counted in {layout} rows"
     return Subject(config, status, source, layout, row, bits)
@@ -193,7 +194,7 @@ def _term(term: Term) -> dict:
 def _fits(subject: Subject, context: int, gpu: str) -> dict:
     """How many sequences fit beside the weights, in BF16 and in FP8."""
     card = ledger.gpu(gpu)
-    answer = {"name": card.name, "memory": card.memory, "weights": {}}
+    answer: dict[str, Any] = {"name": card.name, "memory": card.memory, "weights": {}}
     for fmt in ("bf16", "fp8"):
         try:
             weights = ledger.weight_bytes(subject.config, fmt)

@@ -58,7 +58,8 @@ def _summary(records: list[dict]) -> Table:
     def row(name: str, values: list, text=str) -> None:
         cells = [text(v) for v in values]
         if len(records) > 1:
-            cells.append(_difference(*values, "bytes" in name))
+            first, second = values
+            cells.append(_difference(first, second, "bytes" in name))
         table.add_row(name, *cells)
 
     row("context, tokens", [r["context"] for r in records], "{:,}".format)
@@ -94,8 +95,8 @@ def _layers(record: dict, title: str) -> Table:
     kinds: dict[tuple, list[int]] = {}
     for line in record["per_layer"]:
         owner = "itself" if line["owner"] == line["layer"] else _owner(line["owner"])
-        held = (line["main"], line["index"], line["window"])
-        kinds.setdefault((line["attention"], owner, *held), []).append(line["layer"])
+        bytes_of = (line["main"], line["index"], line["window"])
+        kinds.setdefault((line["attention"], owner, *bytes_of), []).append(line["layer"])
     for (attention, owner, *held), layers in kinds.items():
         bytes_each = [f"{h:,}" for h in held]
         table.add_row(str(len(layers)), span(layers), attention, owner, *bytes_each)

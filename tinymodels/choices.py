@@ -91,7 +91,8 @@ def borrowed(model, owner: int, borrower: int) -> Iterator[None]:
     """
     if owner >= borrower:
         raise ValueError(f"layer {borrower} runs before layer {owner} has chosen")
-    (lends, takes), made = (_choosing(model, i) for i in (owner, borrower)), []
+    lends, takes = (_choosing(model, i) for i in (owner, borrower))
+    made: list = []
 
     def lend(query, rows, choice_BTk, step):
         made.append(choice_BTk)
@@ -100,7 +101,7 @@ def borrowed(model, owner: int, borrower: int) -> Iterator[None]:
     def take(query, rows, choice_BTk, step):
         return type(takes).read(takes, query, rows, made.pop(), step)
 
-    lends.read, takes.read = lend, take
+    lends.read, takes.read = lend, take  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -120,7 +121,7 @@ def newest(model, layer: int) -> Iterator[None]:
         newest_BTk = newest_Tk.clamp(min=-1).expand_as(choice_BTk)
         return type(attention).read(attention, query, rows, newest_BTk, step)
 
-    attention.read = read
+    attention.read = read  # type: ignore[method-assign]
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from .run import Run
 
 FILE = checkpoints.FOLDER / "latent_heads.json"
 COMMAND = "python -m tinymodels.latent_heads"
-MODELS = {
+MODELS: dict[str, tuple[GQA | MLA, int]] = {
     "MHA": (GQA(heads=4, kv_heads=4, head_dim=16, rope=Rope(16, pairs="half")), 192),
     "MQA": (GQA(heads=4, kv_heads=1, head_dim=16, rope=Rope(16, pairs="half")), 224),
     "latent": (

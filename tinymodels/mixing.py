@@ -74,7 +74,7 @@ def sinkhorn(
         return comb_NNn.permute(2, 0, 1).contiguous().view_as(logits_BTNN)
     start_nNN = logits_nNN.softmax(-1) + eps
     turned_nNN = start_nNN.transpose(-1, -2)
-    row = column = scale_row = start_nNN.new_ones(*start_nNN.shape[:2], 1)
+    row = column = scale_row = scale_column = start_nNN.new_ones(*start_nNN.shape[:2], 1)
     for i in range(iterations):
         if i > 0:
             row = torch.baddbmm(row, start_nNN, scale_column, beta=eps)

@@ -141,5 +141,6 @@ def serve(memory: Contiguous | Pages, requests: list[Request], steps: int) -> Us
                     break
             if request in running:
                 running[request] += 1
-    at_once, *rows = np.mean(counted, axis=0)
-    return Usage(float(at_once), *(float(n) / memory.rows for n in rows), sent_back)
+    at_once, *rows = (float(n) for n in np.mean(counted, axis=0))
+    shares = [n / memory.rows for n in rows]
+    return Usage(at_once, shares[0], shares[1], shares[2], sent_back)

@@ -82,7 +82,9 @@ def pronouns(model) -> Examples:
 def answers(model, count: int = 900, sentences: int = 8) -> Examples:
     """What is the answer? Stories that give things to people, and `What does Ada have? Ada has
     the`. Classes are things. Read at the last word, which is `the` in all of them."""
-    prompts, labels, told = [], [], 0
+    prompts: list[str] = []
+    labels: list[int] = []
+    told = 0
     while len(prompts) < count:
         story = stories.story(Dice("probe", "answers", told), sentences, 4, early=True)
         told += 1

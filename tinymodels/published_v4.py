@@ -5,6 +5,8 @@ report and the V4.1-Flash report (arXiv 2609.19969). Draft (MTP) layers, Engram 
 tower hold no part of this memory and are left out.
 """
 
+from typing import Any
+
 from .config import (
     CSA2,
     Candidates,
@@ -126,7 +128,7 @@ def csa2_layers(
     indexer: Indexer,
     near: Rope,
     far: Rope,
-    **shapes: int,
+    **shapes: Any,
 ) -> tuple[CSA2, ...]:
     """One CSA2 a layer from the sharing lists: who owns entries, who chooses, who borrows.
 
@@ -149,7 +151,7 @@ def csa2_layers(
         if ratios[owner] != ratio:
             raise ValueError(f"layer {i} has ratio {ratio}, its owner {owner} has {ratios[owner]}")
         pool = candidates if candidates and i >= candidates.source else None
-        own = dict(ratio=ratio, rope=far, **shapes)
+        own: dict[str, Any] = dict(ratio=ratio, rope=far, **shapes)
         if owner == i:
             return CSA2(mode="full", indexer=indexer, candidates=pool, **own)
         if choice == i:

@@ -12,9 +12,11 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -116,10 +118,10 @@ def trained() -> dict[str, tuple[str, int, str]]:
     """{checkpoint: (model, seed, SHA-256 of its weights)} of all recall models that are there."""
     found = {}
     for name in checkpoints.available():
-        preset, task, seed = name.split("-")
+        preset, task, numbered = name.split("-")
         if task == "recall" and preset in FOLLOWS:
             with safe_open(checkpoints.FOLDER / f"{name}.safetensors", "pt") as file:
-                found[name] = (preset, int(seed[4:]), file.metadata()["sha256"])
+                found[name] = (preset, int(numbered[4:]), file.metadata()["sha256"])
     for seed in frontier.SEEDS:
         path = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER)
         if path.is_file():
@@ -172,7 +174,8 @@ def seeds(model: str, task: str) -> dict[int, dict]:
 
 def values(model: str, asked: Measure) -> list[float]:
     """One figure for each seed that is trained and measured; none: an empty list."""
-    found = []
+    found: list[float] = []
+    at: Any
     for at in seeds(model, asked.task).values():
         for step in asked.path:
             at = at.get(step, {})
@@ -203,7 +206,7 @@ def standings(
     """
     sign = 1 if more_is_better else -1
     good = {name: [sign * x for x in found[name]] for name in costs if found[name]}
-    cheapest_first = sorted(good, key=costs.get)
+    cheapest_first = sorted(good, key=costs.__getitem__)
 
     def beats(b: str, a: str) -> bool:
         more = costs[b] < costs[a] or _mean(good[b]) > _mean(good[a])
@@ -230,7 +233,7 @@ def costs(weigh: str) -> dict[str, float]:
     return {name: COSTS[weigh](config(name)) for name in FOLLOWS}
 
 
-COSTS = {
+COSTS: dict[str, Callable[[ModelConfig], float]] = {
     "bytes a token": ledger.rate,
     "bytes held after 256 tokens": lambda made: ledger.exact(made, 256)["total"],
     "parameters": ledger.parameters,

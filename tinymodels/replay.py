@@ -10,12 +10,13 @@ L is the number of decoder layers, each of which looks back W - 1 tokens.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .config import ModelConfig
+from .config import Layer, ModelConfig
 from .presets import tiny_v4_1
 from .residual import newest
 from .step import Step
@@ -70,10 +71,11 @@ def random_model(window: int = 16, seed: int = 0) -> Transformer:
 
 def with_window(config: ModelConfig, window: int) -> ModelConfig:
     """The same model with another window in every layer."""
-    changed = (
-        replace(layer, attention=replace(layer.attention, window=window)) for layer in config.layers
-    )
-    return config.with_(layers=tuple(changed))
+    def changed(layer: Layer) -> Layer:
+        attention: Any = layer.attention
+        return replace(layer, attention=replace(attention, window=window))
+
+    return config.with_(layers=tuple(changed(layer) for layer in config.layers))
 
 
 # ---------------------------------------------------------------- what a row needs

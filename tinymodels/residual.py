@@ -14,7 +14,7 @@ A residual is asked twice for each sublayer: `read` gives the sublayer its input
 takes its answer. What `read` learned and `write` needs goes through the caller's hands.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -51,7 +51,7 @@ class Ahead(Carried):
     flat_BTM: Tensor | None = None
 
 
-Stream = Tensor | Carried  # x_BTX if plain, copies_BTNX with mHC, Carried if single-pass
+Stream: TypeAlias = Tensor | Carried  # x_BTX if plain, copies_BTNX with mHC, Carried if single-pass
 
 
 # ---------------------------------------------------------------- one sublayer

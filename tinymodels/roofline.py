@@ -17,6 +17,7 @@ bits are taken to be widened on the card. No torch.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from .config import ModelConfig, MoE, NoAttention, Recurrent
 from .ledger import active, parameters
@@ -92,7 +93,7 @@ def cache_read(model: str | ModelConfig, context: int, kv_bits: int | None = Non
     plans = plan(config, kv_bits=kv_bits)
     total = 0
     for i, (kept, layer) in enumerate(zip(plans, config.layers)):
-        a = layer.attention
+        a: Any = layer.attention
         total += STATE_BYTES * kept.constant_values
         if isinstance(a, Recurrent | NoAttention):
             continue

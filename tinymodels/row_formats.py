@@ -131,7 +131,8 @@ def effects(
 @torch.no_grad()
 def latents(model: Transformer, tokens_BT: Int[Tensor, "B T"]) -> dict[int, Tensor]:
     """The far rows that a V4.1 model makes of a text, unrounded: {owner layer: [B, S, D]}."""
-    cache = model.new_cache(*tokens_BT.shape, "float32")
+    batch, capacity = tokens_BT.shape
+    cache = model.new_cache(batch, capacity, "float32")
     model(tokens_BT, cache)
     stored = {c.plan.layer: c.main for c in cache.layers if c.main is not None}
     return {layer: store.read()["latent"] for layer, store in stored.items()}

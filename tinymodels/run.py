@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from tinymodels import data
 
@@ -83,7 +84,7 @@ class Run:
         return data.fingerprint(self.batch(step) for step in steps)
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "text": {"steps": 9000, "size": 4, "length": 512, "rate": 3e-3},
     "recall": {"steps": 1800, "size": 8, "length": 256, "rate": 3e-3},
 }

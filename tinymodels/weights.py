@@ -159,7 +159,7 @@ def _cut(name: str, tensor: Tensor) -> dict[Place, Tensor]:
 
 def _missing(wanted: Mapping[str, Tensor], touched: set[Place]) -> list[str]:
     """What no released tensor was meant for; a stack of which all is missing is named once."""
-    missing = []
+    missing: list[str] = []
     for name, tensor in wanted.items():
         places = _cut(name, tensor)
         left = [place for place in places if place not in touched]

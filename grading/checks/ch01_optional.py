@@ -55,13 +55,14 @@ def online_cases(draw: Draw) -> tuple[Case, ...]:
 
 def stream(score_NS: Any, value_NSD: Any, sizes: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
     """Blocks one after another; the one before is overwritten, as in a chip's small memory."""
-    start, block = 0, ()
+    start = 0
+    block: tuple[Any, ...] = ()
     for size in sizes:
         for tensor in block:
             tensor.fill_(OVERWRITTEN)
         block = tuple(x[:, start : start + size].clone() for x in (score_NS, value_NSD))
         start += size
-        yield block
+        yield block[0], block[1]
     for tensor in block:
         tensor.fill_(OVERWRITTEN)
 

@@ -108,14 +108,14 @@ def _layers(draw: Draw, count: int, borrow: bool) -> tuple[list[int], list[int]]
 
 def bytes_cases(draw: Draw) -> tuple[Case, ...]:
     """DeepSeek-V1 67B, then made-up models, half of them with layers that borrow."""
-    models = [(OWN, [8] * 95, list(range(95)), 128, 600, 1, 16)]
+    models: list[tuple] = [(OWN, [8] * 95, list(range(95)), 128, 600, 1, 16)]
     for part, bits in ((OWN, 16), (OWN, 4), (BORROWED, 16), (BORROWED, 8)):
         count, dim, tokens, batch = draw.sizes(4)
         heads, source = _layers(draw, count, part == BORROWED)
         models.append((part, heads, source, 8 * dim, 10 * tokens + 1, batch, bits))
     cases = []
     for part, *model in models:
-        inputs = dict(zip(ARGUMENTS, model, strict=True))
+        inputs: dict[str, Any] = dict(zip(ARGUMENTS, model, strict=True))
         says = f"{len(inputs['kv_heads'])} layers, " + ", ".join(
             f"{name} {value if len(str(value)) < 60 else str(value)[:20] + '...'}"
             for name, value in inputs.items()

@@ -63,7 +63,12 @@ DECODE_KERNEL = Exercise(
     cases=kernel_cases,
     run=run_kernel,
     expected=lambda inputs: {
-        "output": Expected(reference.decode(*(inputs[name] for name in ROWS), SCALE), "BHC")
+        "output": Expected(
+            reference.decode(
+                inputs["query"], inputs["rope_query"], inputs["latent"], inputs["rope"], SCALE
+            ),
+            "BHC",
+        )
     },
     hints=(
         tied(

@@ -22,7 +22,7 @@ V4_FLASH = ((0, 0) + (4, 128) * 20 + (4,), 584, 68, 128)
 
 def held_cases(draw: Draw) -> tuple[Case, ...]:
     """V4-Flash on its stairs, and made-up models with all numbers different."""
-    models = [(n, *V4_FLASH) for n in (3, 4, 127, 128, 300 + draw.integer(1, 60))]
+    models: list[tuple] = [(n, *V4_FLASH) for n in (3, 4, 127, 128, 300 + draw.integer(1, 60))]
     for n in (70, 200):
         a, b, c, d = draw.sizes(4)
         ratios = (0,) * 2 + (4,) * a + (10 * b + 7,) * (c + 1)

@@ -26,7 +26,7 @@ ROWS = {"bf16": (1024, 256), "fp4": (288, 68)}
 
 def sharing_cases(draw: Draw) -> tuple[Case, ...]:
     """V4.1 in two formats, and towers of other ratios."""
-    towers = [(*V4_1, *row) for row in ROWS.values()]
+    towers: list[tuple] = [(*V4_1, *row) for row in ROWS.values()]
     for _ in range(2):
         windows, low, high = draw.integer(1, 3), draw.integer(4, 7), draw.integer(5, 9)
         entry, key = 10 * draw.integer(11, 30) + 3, draw.integer(21, 90)
@@ -98,7 +98,7 @@ REAL_MODES = (
 
 def work_cases(draw: Draw) -> tuple[Case, ...]:
     """V4.1 at some contexts; small towers, short and long."""
-    drawn = [
+    drawn: list[tuple] = [
         (n, REAL_MODES, V4_1[0], 128, 512, 16_384, 64, 512, 32, 128)
         for n in (100 + draw.integer(1, 9), 9_001, 1_048_576)
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from grading.exercise import Misconception
 
 
-def turn(x: torch.Tensor, position_T: torch.Tensor, pairs: str = "adjacent") -> torch.Tensor:
+def turn(x: torch.Tensor, position_T: torch.Tensor, pairs: Any = "adjacent") -> torch.Tensor:
     from tinymodels.attention.rope import rotate
     from tinymodels.config import Rope
 

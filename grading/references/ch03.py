@@ -77,14 +77,14 @@ def update_copies(copies_BTNX, found_BTX, pre_BTN, post_BTN, comb_BTNN) -> tuple
 
 def stream_traffic(layers: int, copies: int, width: int, bits: int, schedule: str) -> int:
     """Bytes, added up pass by pass: how many streams each reads and writes."""
-    every = list(range(copies))
+    every: list = list(range(copies))
     found = following = ["one"]
-    passes = {
+    passes: list[tuple[list, list]] = {
         "separate": [(every + found, every), (every, []), (every, following),
                      (following, following)],
         "fused": [(every + found, every), (every, following)],
         "single": [(every + found, every + following)],
     }[schedule]  # fmt: skip
-    streams = sum(len(reads) + len(writes) for reads, writes in passes)
+    streams: int = sum(len(reads) + len(writes) for reads, writes in passes)
     bits_moved = sum(streams * width * bits for _ in range(layers) for _ in ("attention", "ffn"))
     return bits_moved // 8

@@ -9,7 +9,7 @@ from grading.references.ch06 import turned
 
 def visible_groups(start: int, new: int, groups: int, m: int) -> np.ndarray:
     """By the members of a group: all of them have to be there."""
-    visible = np.zeros((new, groups), dtype=bool)
+    visible: np.ndarray = np.zeros((new, groups), dtype=bool)
     for t in range(new):
         there = set(range(start + t + 1))
         for j in range(groups):

@@ -41,8 +41,9 @@ def candidates(score_BTS, counts, block: int, keep: int) -> np.ndarray:
     for b, t in np.ndindex(*score.shape[:2]):
         n = counts[t]
         blocks = [list(range(i, min(i + block, n))) for i in range(0, n, block)]
-        older = sorted(blocks[:-1], key=lambda rows, b=b, t=t: -max(score[b, t, s] for s in rows))
-        for rows in [*older[: keep - 1], *blocks[-1:]]:
+        best = {rows[0]: max(score[b, t, s] for s in rows) for rows in blocks}
+        ranked = sorted(blocks[:-1], key=lambda rows: -best[rows[0]])  # noqa: B023: used at once
+        for rows in [*ranked[: keep - 1], *blocks[-1:]]:
             mask[b, t, rows] = 1
     return mask
 

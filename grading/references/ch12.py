@@ -38,7 +38,9 @@ def windows(x, down, up, window) -> np.ndarray:
 
 def memory(budget, ttl, calls) -> tuple[list[int], list[int]]:
     """Plain lists: (name, size, time) in the order of use. Answers, and bytes after each call."""
-    held, answers, used = [], [], []
+    held: list[tuple] = []
+    answers: list[int] = []
+    used: list[int] = []
     for name, size, now in calls:
         held = [entry for entry in held if now - entry[2] < ttl]
         old = [entry for entry in held if entry[0] == name]

@@ -5,7 +5,7 @@ where it lies. The best k are found without sorting, and of candidates the block
 mask over all entries.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -46,7 +46,7 @@ def look(
     far = next((one for one in listed if one.index_BTk is not None), None)
     chosen = (None, None) if far is None else far[:2]
     rows = None if window is None else window.rows_BSD
-    how = dict(
+    how: dict[str, Any] = dict(
         reach=None if window is None else window.reach, sink_H=sink_H, scale=scale, impl="triton"
     )
     if listed[0].rows_BSD.dtype == torch.uint8:
@@ -71,7 +71,7 @@ def choose(
     """
     from kernels import candidate_blocks, indexer_scores, select_topk
 
-    seen = dict(ratio=ratio, start=step.start, impl="triton")
+    seen: dict[str, Any] = dict(ratio=ratio, start=step.start, impl="triton")
     score_BTS = indexer_scores(*asked, **seen)
     inside = {} if pool is None else dict(blocks_BTJ=pool.index_BTJ, block=pool.block)
     choice_BTk = select_topk(score_BTS, k, **inside, **seen)

@@ -14,6 +14,7 @@ decode.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from ..config import Rope
 from ..norm import RMSNorm
 from ..parts import Parts
 from ..step import Far, Step
+from .by_kernel import Listed
 from .csa import Compressor
 from .indexer import Asked, search
 from .rope import rotate_tail, turn_of, turn_of_step
@@ -114,7 +116,7 @@ class CSA2(Sliding):
         far = Far(self.layer, self.config.ratio, entry_BSD, key_BSD, index)
         return replace(step, far=far)
 
-    def choose(self, asked: Asked, query_BTHD, near: Seen, step: Step) -> Step:
+    def choose(self, asked: Asked, query_BTHD, near: Any, step: Step) -> Step:
         """Publish the best entries of each query; the candidate source publishes its blocks too.
 
         The source chooses among all visible entries, later layers only inside its blocks. While
@@ -150,6 +152,6 @@ class CSA2(Sliding):
             )
 
 
-def published_rows(step: Step, choice_BTk: Int[Tensor, "B T k"]) -> Seen:
+def published_rows(step: Step, choice_BTk: Int[Tensor, "B T k"]) -> Seen | Listed:
     """The chosen ones of the published entries: once for all layers that take the same choice."""
     return choice_rows(step.far.entry_BSD, choice_BTk, step)

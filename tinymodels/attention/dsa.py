@@ -6,6 +6,7 @@ and attends to those rows alone. It reads less; it keeps *more*: the index keys 
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -90,7 +91,7 @@ class DSA(MLA):
         absorbed_BTHC = torch.einsum("bthd,hdc->bthc", nope_BTHD, up_k_HDC)
         both_BTHD = torch.cat([absorbed_BTHC, rope_BTHR], dim=-1) * self.scale
         rank = self.config.kv_rank
-        own = choice_rows(torch.cat([rows["latent"], rows["rope"]], dim=-1), choice_BTk, step)
+        own: Any = choice_rows(torch.cat([rows["latent"], rows["rope"]], dim=-1), choice_BTk, step)
         if by_kernels:
             latent_BTHC = by_kernel.look(both_BTHD, own, scale=1.0, value_dim=rank)
         else:

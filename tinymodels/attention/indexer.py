@@ -8,7 +8,7 @@ softmax: the score only has to order tokens, not to mix them.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -171,7 +171,8 @@ def search(
             kept_BTS = (sift or candidate_blocks)(score_BTS, visible, sieve.block, sieve.keep)
             pools.append(F.pad(kept_BTS, (0, S - entries)))
         if pool_BTS is not None:
-            visible = visible & pool_BTS[:, block, :entries]
+            inside: Any = pool_BTS  # a mask here: Blocks are the kernels'
+            visible = visible & inside[:, block, :entries]
         choice_BTk = (select or top_k)(score_BTS, visible, k)
         choices.append(F.pad(choice_BTk, (0, k - choice_BTk.shape[-1]), value=-1))
     return Found(

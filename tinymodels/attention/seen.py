@@ -12,7 +12,7 @@ a choice. They differ only in which queries look at the same rows. So queries co
 Then nothing is computed that a mask would throw away: a window costs T x 2W scores, not T x T.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -174,7 +174,7 @@ def complete_groups(step: Step, entries: int, ratio: int) -> Bool[Tensor, "T S"]
 def look(
     query_BTHD: Float[Tensor, "B T H D"],
     sink_H: Float[Tensor, "H"],
-    *seen: Seen | by_kernel.Listed,
+    *seen: Any,  # all of them Seen, or all of them by_kernel.Listed
 ) -> Float[Tensor, "B T H D"]:
     """One softmax over everything that is seen, and what each query takes from it."""
     if isinstance(seen[0], by_kernel.Listed):

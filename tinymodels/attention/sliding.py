@@ -11,6 +11,7 @@ finds nothing to read can give its weight to it, and read less.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,6 +22,7 @@ from ..config import CSA2, Grouped
 from ..norm import RMSNorm
 from ..parts import Parts
 from ..step import Step
+from .by_kernel import Listed
 from .output import GroupedOutput
 from .rope import rotate_tail, turn_of_step
 from .seen import (
@@ -73,14 +75,14 @@ class Sliding(nn.Module):
         turn = step.once(turn_of_step, c.rope, x_BTX.dtype)
         return rotate_tail(query_BTHD, turn), rotate_tail(entry_BTD, turn)
 
-    def near(self, entry_BTD: Float[Tensor, "B T D"], step: Step, cache=None) -> Seen:
+    def near(self, entry_BTD: Float[Tensor, "B T D"], step: Step, cache=None) -> Seen | Listed:
         """The window, after storing the new entries."""
         if cache is not None:
             entry_BTD = groups.extend(cache.window, entry_BTD)
         return window_rows(entry_BTD, step, self.config.window)
 
     def attend(
-        self, query_BTHD: Float[Tensor, "B T H D"], step: Step, *seen: Seen
+        self, query_BTHD: Float[Tensor, "B T H D"], step: Step, *seen: Seen | Listed
     ) -> Float[Tensor, "B T X"]:
         """One softmax over everything that is seen, near and far."""
         alike = in_one_run(query_BTHD.shape[1], *seen) if self.own_look is not None else None
@@ -92,10 +94,10 @@ class Sliding(nn.Module):
         return self.output(rotate_tail(out_BTHD, turn, back=True))
 
     def share(
-        self, query_BTHD, near: Seen, far_BSD, step: Step, ratio: int
+        self, query_BTHD, near: Any, far_BSD, step: Step, ratio: int
     ) -> Callable[[slice, int], Tensor]:
         """For the lesson of an indexer: how much this layer's attention takes from the first so
-        many far entries, for a slice of queries."""
+        many far entries, for a slice of queries. near: Seen, for the kernels do not learn."""
         query_BTHD, far_BSD = query_BTHD.detach(), far_BSD.detach()
         near_BTH = weight_near(query_BTHD, self.sink, near)
         visible_TS = step.once(complete_groups, far_BSD.shape[1], ratio)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +62,7 @@ class ModelCache:
         self.config, self.batch, self.capacity, self.storage = config, batch, capacity, storage
         self.length = 0
         self.interrupted = False
-        self.pending = None
+        self.pending: Any = None
         self.without_windows = False
         self.work: Counter[int] = Counter()
         self.layers = tuple(

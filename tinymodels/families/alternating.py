@@ -6,6 +6,7 @@ looks at the image instead.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from ..config import GQA, Layer, ModelConfig, NoAttention
 from .fields import MOST_LAYERS, Fields
@@ -91,7 +92,7 @@ def read_mllama(fields: Fields) -> ModelConfig:
     count = layer_count(fields, MLLAMA)
     crossing = fields.sequence("cross_attention_layers", None, allowed=range(MOST_LAYERS))
     if crossing is None:
-        crossing = range(3, 40, 5)
+        crossing = [*range(3, 40, 5)]
         fields.note("cross_attention_layers is not in the file; the family's: 3, 8, 13, ... 38")
     fields.note("cross-attention layers keep rows of the image, not of the text: not counted")
     kept = (NoAttention() if i in crossing else attention for i in range(count))
@@ -146,7 +147,7 @@ def _one_by_one(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
             )
         own[int(number)] = Fields(values, f"{fields.where}: per_layer_config {number}")
 
-    def changed(i: int, a: GQA) -> GQA:
+    def changed(i: int, a: Any) -> Any:  # a GQA
         if i not in own:
             return a
         kv_heads = own[i].integer("num_key_value_heads", default=a.kv_heads)

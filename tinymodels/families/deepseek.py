@@ -1,6 +1,7 @@
 """Models that keep a latent: DeepSeek V2, V3, V3.2 and Kimi K2 (MLA, with an indexer DSA)."""
 
 import math
+from typing import Any
 
 from ..config import MLA, Dense, Indexer, Layer, ModelConfig, MoE, Rope, Yarn
 from .fields import Fields
@@ -104,7 +105,7 @@ def _indexer(fields: Fields, rope_dim: int) -> Indexer:
     )
 
 
-def _feed_forward(fields: Fields, count: int, scoring: str) -> list[Dense | MoE | None]:
+def _feed_forward(fields: Fields, count: int, scoring: Any) -> list[Dense | MoE | None]:
     """Dense layers first, then experts; None for all where the file leaves their widths out."""
     if not all(fields.has(name) for name in EXPERT_FIELDS):
         fields.note("feed-forward widths are not all in the file, so parameters are not counted")

@@ -75,10 +75,10 @@ def _hash_layers(fields: Fields, count: int) -> list[bool]:
 def read_v4_1(fields: Fields) -> ModelConfig:
     """The sharing lists say who owns entries, who chooses and who borrows."""
     count = fields.layers("num_hidden_layers", "n_layers")
-    ratios = fields.sequence("compress_ratios", None)
-    if ratios is None or len(ratios) < count:
+    given = fields.sequence("compress_ratios", None)
+    if given is None or len(given) < count:
         fields.refuse("compress_ratios does not reach all layers", f"give {count} ratios")
-    ratios = tuple(ratios[:count])
+    ratios = tuple(given[:count])
     for i, ratio in enumerate(ratios):
         if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio < 0:
             fields.refuse(f"compress_ratios[{i}] is {ratio!r}", "it must be an integer >= 0")

@@ -94,8 +94,8 @@ class Fields:
             self.refuse(f"{names[0]} is {value!r}", "it must be true or false")
         return value
 
-    def word(self, *names: str, allowed: Iterable[str], default: Any = _REQUIRED) -> str:
-        """One of `allowed`."""
+    def word(self, *names: str, allowed: Iterable[str], default: Any = _REQUIRED) -> Any:
+        """One of `allowed`, which are words of some Literal."""
         value = self._given(names, default)
         if value not in tuple(allowed):
             self.refuse(f"{names[0]} is {value!r}", f"it must be one of {', '.join(allowed)}")

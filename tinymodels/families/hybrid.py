@@ -4,7 +4,7 @@ A state is counted in values: what linear attention or a state-space layer carri
 token, and the last inputs of its short convolution (taps - 1 of them).
 """
 
-from ..config import GQA, Layer, ModelConfig, NoAttention, Recurrent
+from ..config import GQA, Attention, Layer, ModelConfig, NoAttention, Recurrent
 from .fields import Fields
 from .latent import Latent, latent_attention
 from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_kinds, model
@@ -193,7 +193,7 @@ def read_nemotron_h(fields: Fields) -> ModelConfig:
         size=fields.integer("ssm_state_size", default=128),
         taps=fields.integer("conv_kernel", "mamba_d_conv", default=4),
     )
-    kept = {"state": state, "attention": attention, "none": NoAttention()}
+    kept: dict[str, Attention] = {"state": state, "attention": attention, "none": NoAttention()}
     layers = tuple(Layer(kept[BLOCKS[kind]], None) for kind in _nemotron_kinds(fields))
     return model(fields, layers, NEMOTRON_H)
 

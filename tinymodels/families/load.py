@@ -120,7 +120,7 @@ def _kind(value: Any) -> str:
 
 def _nested(values: dict, name: str) -> tuple[dict, dict]:
     """(the language model's values, the values around them)."""
-    inner, outer = values, {}
+    inner, outer = values, dict[str, Any]()
     while key := next((k for k in NESTED if k in inner and inner[k] is not None), None):
         if not isinstance(inner[key], dict):
             raise ValueError(f"{name}: {key} is {inner[key]!r}; it must be an object")

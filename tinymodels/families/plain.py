@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..config import GQA, Dense, Layer, ModelConfig, Rope
 from .fields import Fields
@@ -143,7 +144,8 @@ def sliding(default: Defaults) -> Reader:
 
 def by_kind(fields, count, kinds, shapes, window) -> tuple[Layer, ...]:
     """One layer a kind; without kinds all slide where there is a window."""
-    near, far = (Layer(GQA(*shapes, window=w), None) for w in (window, None))
+    sizes: dict[str, Any] = dict(zip(("heads", "kv_heads", "head_dim"), shapes))
+    near, far = (Layer(GQA(**sizes, window=w), None) for w in (window, None))
     if kinds is None:
         return (near,) * count
     if window is None and "sliding_attention" in kinds:

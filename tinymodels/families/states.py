@@ -2,7 +2,7 @@
 its keys and values. The memory of a long text is then small, and so is what can be held in it.
 """
 
-from ..config import GQA, GQAAndState, Layer, ModelConfig, Recurrent
+from ..config import GQA, Attention, GQAAndState, Layer, ModelConfig, Recurrent
 from .fields import Fields
 from .hybrid import KINDS, mamba2
 from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_kinds, model
@@ -103,7 +103,7 @@ def read_recurrent_gemma(fields: Fields) -> ModelConfig:
     width = fields.core("hidden_size", default=RECURRENT_GEMMA.core[2])
     channels = fields.integer("lru_width", default=width)
     taps = fields.integer("conv1d_width", default=4)
-    kept = {
+    kept: dict[str, Attention] = {
         "recurrent": Recurrent("RG-LRU", state=channels, conv=channels * (taps - 1)),
         "attention": GQA(*shapes, window=window),
     }

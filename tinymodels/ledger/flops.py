@@ -13,6 +13,8 @@ about a quarter), V4-Flash's 3.71 times, V3's 166.46 times; other assignments gi
 by 27 % still. Norms, softmax, RoPE and top-k are not counted.
 """
 
+from typing import Any
+
 from ..config import CSA2, GQA, MLA, GQAAndState, Grouped, Indexer, ModelConfig
 from ..published import config_of
 from .parameters import Weight, weights
@@ -55,7 +57,7 @@ def decode_flop_parts(model: str | ModelConfig, context: int) -> dict[tuple[str,
         if weight.is_matrix and weight.part != "embedding":
             parts[_linear_part(weight)] += 2 * weight.active_count
     for i, layer in enumerate(config.layers):
-        a = layer.attention
+        a: Any = layer.attention
         parts["attention core", "bf16"] += core(a) * attended(config, i, context)
         indexer = getattr(a, "indexer", None)
         if indexer:

@@ -8,7 +8,7 @@ are not part of the backbone: hash-routing tables (integers), draft (MTP) layers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from ..config import (
     CSA2,
@@ -272,7 +272,7 @@ def active(
     if config.tied:  # the one table is then the head too
         met += config.vocab * config.width
     if phase == "prefill" and config.decoder_start is not None:
-        first = config.layers[config.decoder_start].attention
+        first: Any = config.layers[config.decoder_start].attention
         met += sum(w.active_count for w in owner_weights(config.width, first))
     return met if head else met - config.vocab * config.width
 

@@ -6,6 +6,7 @@ state is a `ModelConfig`, and its bytes are the ledger's.
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from .. import ledger
 from ..config import Layer, ModelConfig
@@ -74,7 +75,7 @@ def model(sharing: str) -> ModelConfig:
 
 
 @cache
-def floors(sharing: str, row: str) -> tuple[Floor, ...]:
+def floors(sharing: str, row: Any) -> tuple[Floor, ...]:
     """All forty, from the lowest."""
     made, described = [], model(sharing)
     for layer, planned in zip(described.layers, plan(described, row)):
@@ -93,7 +94,7 @@ def _adds(planned: LayerPlan) -> float:
     return sum(store.layout.nbytes / store.ratio for store in stores)
 
 
-def look(layer: int, sharing: str, row: str) -> View:
+def look(layer: int, sharing: str, row: Any) -> View:
     """One floor among all, and what the whole tower keeps of a token."""
     every = floors(sharing, row)
     here, rate = every[layer], ledger.rate(model(sharing), row)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
+from typing import Any
 
 from .. import ledger
 from ..config import GQA, Layer, ModelConfig, RowFormat
@@ -64,7 +65,7 @@ class Entry:
 def _heads_of_their_own(config: ModelConfig) -> ModelConfig:
     """V1 without GQA: every query head keeps keys and values."""
 
-    def own(attention: GQA) -> GQA:
+    def own(attention: Any) -> GQA:
         return replace(attention, kv_heads=attention.heads)
 
     layers = tuple(Layer(own(layer.attention), layer.ffn) for layer in config.layers)

@@ -91,9 +91,9 @@ def _trace(tokens: list[int], seen: list, chosen: list, pieces: Pieces | None) -
 
     steps = []
     for (span, kept, again, held), both in zip(seen, chosen):
-        choice = tuple(named([*tokens[: span[1]], token])[-1] for token in both)
-        spans = tuple(tuple(kept[what]) for what in ("written", "read", "computed"))
-        steps.append(Step(span, *spans, tuple(again), held, choice))
+        ours, theirs = (named([*tokens[: span[1]], token])[-1] for token in both)
+        wrote, read, computed = (tuple(kept[what]) for what in ("written", "read", "computed"))
+        steps.append(Step(span, wrote, read, computed, tuple(again), held, (ours, theirs)))
     return Trace(named(tokens), len(seen[0][2]), tuple(steps))
 
 
