@@ -271,7 +271,13 @@ def test_all_names_of_a_term():
     assert {"near memory, far memory", "near", "近记忆", "远记忆"} <= set(
         names("near memory, far memory; near; far", "近记忆、远记忆")
     )
-    assert "bias" in names("bias (of a router)", "偏置")
+    assert names("bias (of a router)", "偏置") == ["bias", "偏置"]
+    assert names("copies (of the stream)", "副本（残差流）") == ["copies", "副本"]
+    assert names("KV cache", "KV 缓存") == ["KV cache", "KV 缓存", "缓存"]
+    assert names("feed-forward network (FFN)", "前馈网络（FFN）")[:2] == [
+        "feed-forward network",
+        "FFN",
+    ]
 
 
 @pytest.mark.parametrize("reached", [0, 1, 4, 6])

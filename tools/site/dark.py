@@ -85,5 +85,5 @@ def twin(png: bytes) -> bytes:
     palette = np.array(picture.getpalette("RGB"), dtype=np.float64).reshape(-1, 3)
     picture.putpalette(np.round(turned(palette)).astype(np.uint8).tobytes(), "RGB")
     out = io.BytesIO()
-    picture.save(out, format="png", compress_level=9)
+    picture.save(out, format="png", compress_level=6)
     return out.getvalue()

@@ -131,8 +131,9 @@ function finder({ entries, terms, also }) {
         if (best) { score += best; met += 1; }
       }
       if (!met) continue;
-      score *= (met / groups.length) ** 2 * KIND[entry.k];
+      score *= KIND[entry.k];
       if (entry.k === "glossary" && found.has(entry.a)) score += 40 * found.get(entry.a) ** 2;
+      score *= (met / groups.length) ** 2;
       hits.push({ score, entry, words: [...words], whole: met === groups.length });
     }
     hits.sort((one, other) => other.score - one.score);

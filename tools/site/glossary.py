@@ -9,18 +9,24 @@ _ROW = re.compile(
     r"\s*<td>(?P<words>.*?)</td>\s*<td>(?P<chapter>.*?)</td>\s*</tr>",
     re.S,
 )
+_BRACKET = re.compile(r"\s*[(（](.+?)[)）]")
 
 
 def names(term: str, chinese: str) -> list[str]:
-    """All that a term is called, in both languages: "MHA; x" and "多头注意力（MHA）" -> four."""
+    """All that a term is called, in both languages.
+
+    What stands in brackets is a name where it is a short form or foreign ("多头注意力（MHA）");
+    else it only explains ("bias (of a router)"). Of "KV 缓存" the Chinese half is a name too.
+    """
     found = []
-    for text in (*term.split(";"), *re.split(r"[、，]", chinese)):
-        text = text.strip()
-        found.append(re.sub(r"\s*[(（].*?[)）]", "", text).strip())
-        found += re.findall(r"[(（](.+?)[)）]", text) if text != chinese or len(text) > 2 else []
-        found += re.findall(r"[\u4e00-\u9fff]{2,}", text)
-    kept = (name for name in found if name and not name.startswith("of "))
-    return list(dict.fromkeys(kept))
+    for text in term.split(";"):
+        found.append(_BRACKET.sub("", text).strip())
+        found += [inner for inner in _BRACKET.findall(text) if inner != inner.lower()]
+    for text in _BRACKET.sub("", chinese).split("、"):
+        found.append(text.strip())
+        found += re.findall(r"^[A-Z]+ ([\u4e00-\u9fff]{2,})$", text.strip())
+    found += [inner for inner in _BRACKET.findall(chinese) if inner.isascii()]
+    return list(dict.fromkeys(name for name in found if name))
 
 
 def rows(text: str) -> list[tuple[str, list[str]]]:

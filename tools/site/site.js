@@ -67,9 +67,10 @@
       const name = entry.h && !entry.t.endsWith(entry.h) ? `${entry.t}: ${entry.h}` : entry.t;
       const link = element("a", { href, textContent: name });
       link.addEventListener("click", () => { panel.hidden = true; });
-      return element("li", {}, link, element("p", {}, ...excerpt(entry.w, words)));
+      return element("li", {}, link, element("p", {}, ...excerpt(said(entry), words)));
     }));
   }
+  const said = ({ w, h }) => (w.startsWith(h) && w.length > h.length ? w.slice(h.length).replace(/^[ ·]+/, "") : w);
   function told(hits, whole, heard) {
     if (!hits.length) return "Nothing has these words.";
     const instead = heard.map(([typed, found]) => `Nothing has “${typed}”; shown is “${found}”. `).join("");
