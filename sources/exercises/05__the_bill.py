@@ -170,7 +170,7 @@ check("05.3", requests_that_fit)
 # asks for their tokens.
 #
 # Fetch the rows of the given positions. Indexing with tensors does it for all of them
-# at once: `pool_NPD[page_BT, row_BT]` picks one row for each pair of entries. Fetch
+# at once: `pool_NPD[page_BT, row_BT]` picks one row for each pair of numbers. Fetch
 # only what is asked for; the pool is far too large to be laid out in order first.
 
 

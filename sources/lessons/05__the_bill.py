@@ -111,7 +111,7 @@ def repeated(query_BTHD, key_BSKD, value_BSKD):
     weight_BHTS = (score_BHTS / query_BTHD.shape[-1] ** 0.5).softmax(-1)
     return torch.einsum("bhts,bshd->bthd", weight_BHTS, value_BSHD), key_BSHD.nbytes
 
-
+# %%
 from kernels import decode_attention
 
 draw = torch.Generator().manual_seed(0)
@@ -203,10 +203,10 @@ plot.show(fig, alt="Left: loss of all nine runs falls to near 0 while training. 
 #
 # Two things to take from this. Sharing is cheap for what these texts ask: one kind of
 # lookup, for which one key a token is enough. And a tiny model cannot tell what a large
-# one would lose. The V2 report did it at size (appendix D.1, status C): three models of
-# 7 billion parameters. On MMLU, a broad exam, MQA got 37.9, GQA with 8 groups 41.2, MHA
-# 45.2. There the price is plain, and it is why V2 looked for something else (chapter
-# 06).
+# one would lose. The V2 report did it at size (appendix D.1, table 8, status C): three
+# models of about 7 billion parameters, trained on the same 1.33 trillion tokens. On
+# MMLU, a broad exam, MQA got 37.9, GQA with 8 groups 41.2, MHA 45.2. There the price is
+# plain, and it is why V2 looked for something else (chapter 06).
 #
 # ## What fits
 #
@@ -297,6 +297,12 @@ for kv_heads, name in ((64, "MHA"), (8, "GQA"), (1, "MQA")):
     counted = decode_attention.traffic(kv_heads=kv_heads, **attention)
     work[f"cache, {name}, any batch"] = counted["flops"], counted["bytes_read"]
 
+for name, (flops, moved) in work.items():
+    reached = min(flops / moved * speed.bandwidth, speed.flops)
+    print(f"{name:24} {flops / moved:6.1f} FLOPs a byte: at most"
+          f" {reached / speed.flops:6.1%} of what an H100 could compute")
+
+# %%
 fig, ax = plot.figure(6.8, 3.0)
 x = torch.logspace(-0.5, 3.2, 100)
 ax.loglog(x, (x * speed.bandwidth).clamp(max=speed.flops) / 1e12, color="black")
@@ -305,8 +311,6 @@ for (name, (flops, moved)), colour in zip(work.items(), plot.PALETTE):
     reached = min(each * speed.bandwidth, speed.flops)
     marker, size = ("s", 7) if "cache" in name else ("o", 11)
     ax.plot(each, reached / 1e12, marker, color=colour, markersize=size, label=name)
-    print(f"{name:24} {each:6.1f} FLOPs a byte: at most"
-          f" {reached / speed.flops:6.1%} of what an H100 could compute")
 ax.set(xlabel="FLOPs for each byte fetched", ylabel="TFLOP/s",
        title="the roofline of an H100")
 ax.legend(loc="lower right", fontsize=8)
@@ -509,7 +513,7 @@ for request in people:
           memory.tables[request.number])
 
 # %% [markdown]
-# Entry s of a text lies in row s % P of page table[s // P]. We put every key and value
+# The row of token s lies at place s % P of page table[s // P]. We put every key and value
 # where the table says, and leave the rest of the pool full of NaN, "not a number": if
 # anyone reads a row that is not theirs, the answer is spoiled and we see it.
 
@@ -537,7 +541,7 @@ for b, (query, key, value) in enumerate(kept):
 # %% [markdown]
 # That is the kernel of this chapter: decode, with a page's number fetched before its
 # rows. What does the table cost? Counted by the interpreter, for one layer of a larger
-# shape, with the same entries in one piece and in pages of 16.
+# shape, with the same rows in one piece and in pages of 16.
 
 # %%
 from kernels import bounds
@@ -549,6 +553,8 @@ k, v = torch.randn(2, 2, S, 2, 40, generator=draw)
 (pages_k, table), (pages_v, _) = in_pages(k, 16), in_pages(v, 16)
 calls = {"in one piece": dict(key=k, value=v, table=None),
          "pages of 16": dict(key=pages_k, value=pages_v, table=table)}
+
+# %%
 for name, c in calls.items():
     size = 0 if c["table"] is None else 4
     formula = decode_attention.traffic(
@@ -594,18 +600,22 @@ Bill("DeepSeek 67B (V1)", card="H100", cards=8)
 # %%
 from tinymodels.released import RELEASED
 
-fig, ax = plot.figure(7.4, 3.2)
 bounded = ("Llama 3.1 8B", "Gemma 3 27B", "gpt-oss 20B", "Mistral 7B v0.1",
            "Qwen3-Next 80B", "Jamba 1.5 Mini")
 print(f"{'at 128K':16} {'rows':>10}{'windows':>10}{'states':>10}   bytes for one more")
 for name in bounded:
     config = RELEASED[name].config(name)
-    held = [ledger.exact(config, n)["total"] for n in contexts]
-    ax.loglog(contexts, held, "--" if "Next" in name else "-", label=name)
     parts = ledger.exact(config, 131_072)
     columns = parts["global"], parts["window"], ledger.constant(config)
     print(f"{name:16}", "".join(f"{plot.bytes_short(x):>10}" for x in columns),
           f"{ledger.rate(config):12,}")
+
+# %%
+fig, ax = plot.figure(7.4, 3.2)
+for name in bounded:
+    config = RELEASED[name].config(name)
+    held = [ledger.exact(config, n)["total"] for n in contexts]
+    ax.loglog(contexts, held, "--" if "Next" in name else "-", label=name)
 ax.set_xticks([1024, 16384, 131072, 1048576], ["1K", "16K", "128K", "1M"])
 ax.set_yticks([1e7, 1e8, 1e9, 1e10, 1e11],
               ["10 MB", "100 MB", "1 GB", "10 GB", "100 GB"])
@@ -648,6 +658,8 @@ why = {
     "Qwen3-Next 80B": "head_dim 256, not 128; 36 of 48 states",
     "Jamba 1.5 Mini": "28 of 32 states",
 }
+
+# %%
 n = 131_072
 for name, released in RELEASED.items():
     right = ledger.exact(released.config(name), n)["total"]
