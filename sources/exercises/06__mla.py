@@ -8,7 +8,7 @@
 # Replace each `...` with your code and run the cell, then run the check below it.
 # `hint("06.1")` gives a hint, and again the next one.
 #
-# Letters of the axes: B batch, T new tokens, S kept entries, H heads, D numbers of a
+# Letters of the axes: B batch, T new tokens, S kept tokens, H heads, D numbers of a
 # key or value, C of the latent, R of the rope key, X the width of the stream.
 
 # %%
@@ -73,9 +73,9 @@ check("06.1", latent_cache)
 # and both are turned by their positions. The score is the sum of the two products, over
 # the square root of the length of both pieces together, D + R.
 #
-# The T queries are the newest of the S entries: the last query stands at position S -
-# 1. `rotate(x, Rope(R), positions)` turns x of shape [B, T, R] or [B, T, H, R], given T
-# positions.
+# The T queries are the newest of the S tokens: the last query stands at position
+# S - 1. `rotate(x, Rope(R), positions)` turns x of shape [B, T, R] or [B, T, H, R],
+# given T positions.
 
 
 # %% exercise_id="06.2" points=3 tags=["exercise"]
@@ -85,9 +85,9 @@ def decoupled_scores(
     key_BSHD: Float[Tensor, "B S H D"],
     rope_key_BSR: Float[Tensor, "B S R"],
 ) -> Float[Tensor, "B H T S"]:
-    """Scores of the newest T tokens for all S entries; nothing is masked.
+    """Scores of the newest T tokens for all S tokens; nothing is masked.
 
-    The rope pieces come unturned, those of the S entries too.
+    The rope pieces come unturned, those of the kept rows too.
     """
     ### BEGIN SOLUTION
     (T, _, D), (S, R) = nope_BTHD.shape[1:], rope_key_BSR.shape[1:]
@@ -132,7 +132,7 @@ def absorbed_attention(
 ) -> Float[Tensor, "B T H V"]:
     """What each head says; V is the length of a value, which need not be D.
 
-    Every query sees at least one entry.
+    Every query sees at least one row.
     """
     ### BEGIN SOLUTION
     absorbed_BTHC = torch.einsum("bthd,hdc->bthc", nope_BTHD, up_k_HDC)
