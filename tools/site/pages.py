@@ -79,8 +79,8 @@ def framed(page: Page) -> str:
 {live}<script src="{to("site.js")}" defer></script>
 </head>
 <body>
-<a class="skip" href="#main">Skip to the text</a>
-<header class="top">
+<a class="skip" href="#main" lang="en">Skip to the text</a>
+<header class="top" lang="en">
 <a class="home" href="{to("index.html")}">{html.escape(COURSE)}</a>
 <form class="search" role="search"><label for="search">Search</label>
 <input id="search" type="search" autocomplete="off" placeholder="latent, 缓存, 890"></form>
