@@ -195,9 +195,10 @@ check("01.4", bytes_per_token)
 def online_softmax(blocks) -> Float[Tensor, "N D"]:
     """Softmax over all the scores of a row, times the values; each block is seen once.
 
-    `blocks` gives pairs (score_NM, value_NMD): the next M scores of N rows, and the
-    values that belong to them; M may differ from block to block. A block is overwritten
-    as soon as the next one is asked for. A row in which every score is -inf gives 0.
+    `blocks` is walked through once, by one `for`. It gives pairs (score_NM, value_NMD):
+    the next M scores of N rows, and the values that belong to them; M may differ from
+    block to block. A block is overwritten as soon as the next one is asked for. A row
+    in which every score is -inf gives 0.
     """
     ### BEGIN SOLUTION
     maximum_N = denominator_N = accumulator_ND = None
@@ -226,9 +227,9 @@ check("01.5", online_softmax)
 #
 # difficulty 4/5, importance 3/5, about 20 minutes
 #
-# The same in a kernel: one program for each row, a row being one head of one text. The
-# keys of a block are loaded, the weights made, the sum of the weights mended. Two lines
-# are missing: load the block's values, and mend the weighted sum.
+# The same in a kernel: one program for each head of each text, N in all. The keys of a
+# block are loaded, the weights made, the sum of the weights mended. Two lines are
+# missing: load the block's values, and mend the weighted sum.
 #
 # Without a GPU the kernel runs in Triton's interpreter, so you may put a `print`
 # anywhere. Where there is no Triton (macOS, Windows) the check says `unavailable`, and
@@ -240,20 +241,20 @@ def decode_kernel(
     query_ptr, key_ptr, value_ptr, output_ptr, S, scale,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """One query a row over S entries; query [N, D], key and value [N, S, D]."""
-    row = tl.program_id(0)
+    """One query a head over S tokens; query [N, D], key and value [N, S, D]."""
+    head = tl.program_id(0)
     dim = tl.arange(0, BLOCK_D)  # a power of two; D itself may be any size
-    query = tl.load(query_ptr + row * D + dim, mask=dim < D, other=0.0)
+    query = tl.load(query_ptr + head * D + dim, mask=dim < D, other=0.0)
     maximum = -float("inf")
     denominator = 0.0
     accumulator = tl.zeros([BLOCK_D], tl.float32)
     for start in range(0, S, BLOCK_S):
-        entry = start + tl.arange(0, BLOCK_S)
-        place = (row * S + entry)[:, None] * D + dim[None, :]
-        here = (entry < S)[:, None] & (dim < D)[None, :]  # the last block may be short
+        token = start + tl.arange(0, BLOCK_S)
+        place = (head * S + token)[:, None] * D + dim[None, :]
+        here = (token < S)[:, None] & (dim < D)[None, :]  # the last block may be short
         key = tl.load(key_ptr + place, mask=here, other=0.0)
         score = tl.sum(key * query[None, :], axis=1) * scale
-        score = tl.where(entry < S, score, -float("inf"))
+        score = tl.where(token < S, score, -float("inf"))
         new_maximum = tl.maximum(maximum, tl.max(score, axis=0))
         weight = tl.exp(score - new_maximum)
         rescale = tl.exp(maximum - new_maximum)
@@ -264,7 +265,7 @@ def decode_kernel(
         accumulator = accumulator * rescale + tl.sum(weight[:, None] * value, axis=0)
         ### END SOLUTION
         maximum = new_maximum
-    tl.store(output_ptr + row * D + dim, accumulator / denominator, mask=dim < D)
+    tl.store(output_ptr + head * D + dim, accumulator / denominator, mask=dim < D)
 
 
 # %% exercise_id="01.6" tags=["check"]
