@@ -12,22 +12,8 @@ to `KERNELS`.
 import importlib
 import sys
 import types
-from typing import TYPE_CHECKING
 
 from kernels import first_import
-
-if TYPE_CHECKING:  # what `__getattr__` below gives, for tools that only read
-    from kernels.candidate_blocks import candidate_blocks as candidate_blocks
-    from kernels.decode_attention import decode_attention as decode_attention
-    from kernels.flash_attention import flash_attention as flash_attention
-    from kernels.group_pool import group_pool as group_pool
-    from kernels.hyper_connection import hyper_connection as hyper_connection
-    from kernels.indexer_scores import indexer_scores as indexer_scores
-    from kernels.mla_decode import mla_decode as mla_decode
-    from kernels.moe_experts import moe_experts as moe_experts
-    from kernels.select_topk import select_topk as select_topk
-    from kernels.sparse_attention import sparse_attention as sparse_attention
-    from kernels.sparse_attention_fp4 import sparse_attention_fp4 as sparse_attention_fp4
 
 # Every kernel that `check`, `compile` and `bench` know. One line a kernel.
 KERNELS = (
