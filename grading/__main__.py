@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
         arguments.insert(0, "run")
     try:
+        if not arguments:
+            raise UsageError("say what to grade, such as exercises/01__attention.ipynb")
         options = parser().parse_args(arguments)
         commands = {"run": _run, "batch": _batch, "report": _report, "points": _points,
                     "audit": _audit, "status": _status}  # fmt: skip
@@ -76,8 +78,8 @@ def _run(options: argparse.Namespace) -> int:
 
     _can_write(options.json)
     for path in options.notebooks:
-        if not path.is_file():
-            raise UsageError(f"there is no notebook {path}")
+        if problem := _no_exercises(path):
+            raise UsageError(problem)
     rows = []
     for path in options.notebooks:
         try:
@@ -88,6 +90,21 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         report.write_json(rows, options.json)
     return 0 if report.all_passed(rows) else 1
+
+
+def _no_exercises(path: Path) -> str:
+    """Why a path cannot be graded, where it is easily mistaken; "" where it may be."""
+    from grading.course_notebook import ROOT, Course
+
+    if path.is_dir():
+        return f"{path} is a folder: name a notebook in it, or grade a class with `batch {path}`"
+    meant = next((stem for stem in Course().stems() if stem.startswith(path.stem)), None)
+    if not path.is_file():
+        more = f"; did you mean exercises/{meant}.ipynb?" if meant else ""
+        return f"there is no notebook {path}{more}"
+    if meant and path.resolve().parent == ROOT / "notebooks":
+        return f"{path} is the lesson; its exercises are in exercises/{meant}.ipynb"
+    return ""
 
 
 def _batch(options: argparse.Namespace) -> int:

@@ -63,9 +63,12 @@ def test_solution_full_marks_stub_not_attempted_and_a_named_mistake(tmp_path, ca
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "required"),
+        ([], "say what to grade, such as exercises/01__attention.ipynb"),
         (["run"], "required"),
         (["run", "nowhere.ipynb"], "no notebook nowhere.ipynb"),
+        (["01"], "no notebook 01; did you mean exercises/01__attention.ipynb?"),
+        (["exercises"], "a folder: name a notebook in it"),
+        (["notebooks/01__attention.ipynb"], "lesson; its exercises are in exercises/01__att"),
         (["--nonsense"], "--help"),
         (["run", "{other}"], "not an exercise notebook of this course; there are 00__start_here"),
         (["run", "{stub}", "--json", "{folder}/no/such/f.json"], "cannot write"),
