@@ -6,6 +6,9 @@ A learner writes a `ModelConfig` and calls `train(config)`: three seeds on the r
 the settings of every recall model of this course, into files beside the notebook. The files are
 named by the configuration, so that many can lie side by side, and hold the weights themselves:
 what is graded is measured on them, on texts that nobody has seen.
+
+The folder holds the weights of a second configuration too, that of the solution of 13.8; its
+notebook's `frontier.train` makes them.
 """
 
 import argparse
@@ -114,7 +117,7 @@ def learn(config: ModelConfig, seed: int, steps: int | None = None):
     torch.manual_seed(seed)
     model = study.untrained(config, seed)
 
-    routed = {}
+    routed: dict = {}
     say = _progress(seed, run.steps)
 
     def loss_at(step):
@@ -248,12 +251,10 @@ def recall(model: Transformer, texts: int, count: int = 16) -> float:
     return 1 - wrong(model, texts, count) / questions(count)
 
 
-def most_wrong(texts: int) -> int:
-    """How many wrong answers of three seeds together pass: those of tiny_v1's weakest seed on the
-    same texts, of those that are shipped, and one more, three times."""
+def weakest_of_v1(texts: int) -> int:
+    """How many tiny_v1's weakest seed answers wrong on the same texts, of those shipped."""
     names = [n for n in checkpoints.available() if n.startswith("tiny_v1-recall-")]
-    weakest = max(wrong(checkpoints.load(name), texts) for name in names)
-    return len(SEEDS) * (weakest + MARGIN)
+    return max(wrong(checkpoints.load(name), texts) for name in names)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -192,7 +192,7 @@ def expected_groups(inputs: Mapping[str, Any]) -> dict[str, Expected]:
     ends = np.cumsum(inputs["sizes"])
     return {
         f"entries after chunk {n}": Expected(
-            reference.means(inputs["x"][:, :end], inputs["size"]), "BSD"
+            reference.means(inputs["x"][:, :end], inputs["size"]), "BND"
         )
         for n, end in enumerate(ends, 1)
     }
@@ -215,7 +215,7 @@ GROUPS = Exercise(
         tied(
             "A chunk begins with what waits: torch.cat([self.waiting_BTD, x_BTD], dim=1), unless "
             "that is None.",
-            "waits_for_ever", "waiting_behind", "groups_from_the_end",
+            "waits_for_ever", "waits_again", "waiting_behind", "groups_from_the_end",
         ),
         tied(
             "While there are `size` tokens or more: the mean of the first `size` of them is an "

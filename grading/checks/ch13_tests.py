@@ -15,13 +15,24 @@ from grading.misconceptions.ch13_tests import TESTS
 from grading.references.lab_caches import FAULTS, RIGHT, broken
 
 SEED = "random numbers of the test"
-BLAMED = f"blame (0 or 1; {len(RIGHT)} right caches, then the broken one)"
+BLAMED = "right cache {} blamed"
+FREE = "broken caches that went free"
+KINDS = (
+    "keeps the whole text and computes everything anew", "keeps no more than it needs",
+    "keeps its rows in 8 bits, so leave room for rounding",
+    "keeps its rows in 8 bits, rounded up or down by chance, so leave room for that",
+)  # fmt: skip
+"""What is said of each of RIGHT."""
 
 
 def faulty_cases(draw: Draw) -> tuple[Case, ...]:
     """Each broken cache, and with each of them all the right ones."""
     return tuple(
-        Case(fault, f"the cache with {fault}", {"fault": fault, SEED: draw.integer(1, 10**9)})
+        Case(
+            fault,
+            f"the cache with {fault}, and {len(RIGHT)} right ones",
+            {"fault": fault, SEED: draw.integer(1, 10**9)},
+        )
         for fault in FAULTS
     )
 
@@ -32,8 +43,19 @@ def run_test(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     Caches cannot be told apart by name: all come as one kind of maker.
     """
     torch.manual_seed(inputs[SEED])
-    makers = (*RIGHT, broken(inputs["fault"]))
-    return {BLAMED: torch.tensor([_verdict(answer, make) for make in makers])}
+    blamed = {BLAMED.format(number): _verdict(answer, make) for number, make in enumerate(RIGHT, 1)}
+    return blamed | {FREE: 1 - _verdict(answer, broken(inputs["fault"]))}
+
+
+def expected_verdicts(inputs: Mapping[str, Any]) -> dict[str, Expected]:
+    def none(why: str) -> Expected:
+        return Expected(np.array(0.0), kind="cost", too_much=why)
+
+    right = {
+        BLAMED.format(number): none(f"You blamed a right cache: this one {kind}")
+        for number, kind in enumerate(KINDS, 1)
+    }
+    return right | {FREE: none(f"The cache with {inputs['fault']} went free")}
 
 
 def _verdict(answer: Any, make: Any) -> int:
@@ -53,9 +75,7 @@ TESTS_GRADED = Exercise(
     parts=tuple(Part(fault, 1) for fault in FAULTS),
     cases=faulty_cases,
     run=run_test,
-    expected=lambda inputs: {
-        BLAMED: Expected(np.array([0] * len(RIGHT) + [1]), "N", kind="integer")
-    },
+    expected=expected_verdicts,
     hints=(
         tied(
             "A right cache answers the same, however you ask: a text at once or token by token, "

@@ -70,6 +70,10 @@ def _once(order: torch.Tensor) -> torch.Tensor:
     return torch.tensor(seen)
 
 
+def _lengths_in_place(rows, length, order):
+    return rows[order], in_place(rows, length, order)[1]
+
+
 def _cut(rows, length, order):
     shortest = length[order].min()
     return rows[order], torch.full_like(length, int(shortest))
@@ -100,6 +104,12 @@ BEAMS = (
         "lengths_first",
         "The lengths come out right, but the rows are still overwritten one after another.",
         beams(lambda *given: in_place(*given, both=False)),
+    ),
+    Misconception(
+        "lengths_in_place",
+        "The rows are right, but lengths are still overwritten one after another. Take all of them "
+        "from what was there before.",
+        beams(_lengths_in_place),
     ),
     Misconception(
         "lengths_stay",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from grading.exercise import Misconception
+from tinymodels import frontier
 from tinymodels.config import GQA, MLA, Dense, Layer, ModelConfig, Rope
 from tinymodels.presets import tiny_v1, tiny_v4_1
 
@@ -35,6 +36,12 @@ FRONTIERS = (
         "This is tiny_v1 itself: four layers keep 128 bytes each. Fewer layers with a far memory, "
         "fewer kv heads and a smaller head bring that down.",
         tiny_v1,
+    ),
+    Misconception(
+        "the_lessons",
+        "This is the model of the lesson, and its weights are there already. The hunt is for "
+        "another: fewer numbers in a row, other layers, another order.",
+        lambda: frontier.EXAMPLE,
     ),
     Misconception(
         "one_kv_head",

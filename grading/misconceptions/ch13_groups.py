@@ -49,6 +49,11 @@ def _nothing_waits(cache, x) -> None:
     cache.waiting_BTD = None
 
 
+def _left_over_only(cache, x) -> None:
+    if x.shape[1]:
+        cache.waiting_BTD = x
+
+
 def _one_group(cache, old, new) -> None:
     x = torch.cat([old, new], 1)
     if x.shape[1] >= cache.size:
@@ -104,6 +109,11 @@ GROUP = (
         "waits_for_ever",
         "Tokens that waited are used, and go on waiting: the next chunk begins with them again.",
         groups(_never_emptied),
+    ),
+    Misconception(
+        "waits_again",
+        "Where nothing is left over, the tokens that waited are still there and are counted again.",
+        closing(end=_left_over_only),
     ),
     Misconception(
         "waiting_behind",

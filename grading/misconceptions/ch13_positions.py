@@ -45,6 +45,18 @@ def _new_only() -> type:
     return Keys
 
 
+def _counts_texts() -> type:
+    class Keys(keys()):
+        def append(self, key_BTD):
+            old = key_BTD[:, :0] if self.kept is None else self.kept
+            start = 0 if self.kept is None else len(old)
+            at = torch.arange(start, start + key_BTD.shape[1])
+            self.kept = torch.cat([old, rotate(key_BTD, self.rope, at)], 1)
+            return self.kept
+
+    return Keys
+
+
 POSITIONS = (
     Misconception(
         "as_it_was",
@@ -92,6 +104,11 @@ POSITIONS = (
         "counts_chunks",
         "The position of a chunk is taken from its own length, as if all chunks were equally long.",
         keys(start=lambda kept, new: new if kept else 0),
+    ),
+    Misconception(
+        "counts_texts",
+        "len() of a tensor [B, S, D] counts texts. The number of kept keys is shape[1].",
+        _counts_texts(),
     ),
     Misconception(
         "in_front",

@@ -104,8 +104,9 @@ TESTS = (
     ),
     Misconception(
         "all_alike",
-        "All tokens of this test are equally large. With a scale on the wrong axis a small one is "
-        "lost beside a large one: multiply every second token by 1,000.",
+        "A scale on the wrong axis goes free. There a small token is lost beside a large one of "
+        "the same append: multiply every second token by 1,000, and compare with a cache that "
+        "gets them one by one.",
         without("loud"),
     ),
     Misconception(

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tinymodels import checkpoints, frontier, ledger
+from tinymodels import checkpoints, frontier, ledger, quality, side_by_side, stories, tokenizer
 from tinymodels.config import GQA, Dense, Layer, ModelConfig
+from tinymodels.dice import Dice
 from tinymodels.presets import tiny_v1, tiny_v4_1
 
 NAMES = checkpoints.available()
@@ -19,20 +20,22 @@ def test_the_example_keeps_the_rules_and_needs_a_twentieth():
     assert 20 * frontier.bytes_per_token(frontier.EXAMPLE) <= ledger.rate(tiny_v1())
 
 
-@pytest.mark.parametrize("texts", [0, pytest.param(71, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("texts", [0, 71])
 def test_the_example_forgets_no_more_than_the_weakest_of_v1(texts):
     """On texts 0, those of the lesson, none at all."""
     models = [frontier.load(frontier.EXAMPLE, seed) for seed in frontier.SEEDS]
     wrong = sum(frontier.wrong(model, texts) for model in models)
-    assert wrong <= (frontier.most_wrong(texts) if texts else 0)
+    most = len(models) * (frontier.MARGIN + frontier.weakest_of_v1(texts)) if texts else 0
+    assert wrong <= most
 
 
-def test_one_wrong_answer_a_seed_more_than_the_weakest_of_v1_passes(monkeypatch):
+def test_the_weakest_seed_is_the_one_with_most_wrong_answers(monkeypatch):
     """One of tiny_v1's seeds is made to miss five, the others two."""
     last = [n for n in NAMES if n.startswith("tiny_v1-recall-")][-1]
     monkeypatch.setattr(checkpoints, "load", lambda name: name)
     monkeypatch.setattr(frontier, "wrong", lambda name, texts: 5 if name == last else 2)
-    assert frontier.most_wrong(1) == 3 * (5 + 1)
+    assert frontier.weakest_of_v1(1) == 5
 
 
 def test_wrong_answers_are_counted_over_all_questions():
@@ -126,15 +129,33 @@ def _measured(task: str, preset: str) -> list[dict]:
     return [checkpoints.describe(n)["measured"] for n in names]
 
 
-@pytest.mark.parametrize("preset", ["tiny_v1", "tiny_v2", "tiny_v3", "tiny_v3_2", "tiny_v4_1"])
+@pytest.mark.parametrize("preset", ["tiny_v1", "tiny_v2", "tiny_v2_lite", "tiny_v3", "tiny_v3_2",
+                                    "tiny_v4_1"])  # fmt: skip
 def test_recall_hardly_moves_with_the_bytes(preset):
+    """Seed 0 misses none of 48 pairs; others may miss one in a hundred."""
+    assert _measured("recall", preset)[0]["recall"]["pairs"]["48"] == 1
     for found in _measured("recall", preset):
         assert min(found["recall"]["pairs"].values()) > 0.99
 
 
 def test_v4_misses_an_answer_now_and_then():
+    assert round(_measured("recall", "tiny_v4")[0]["recall"]["pairs"]["48"], 2) == 0.98
     for found in _measured("recall", "tiny_v4"):
         assert 0.95 < found["recall"]["pairs"]["48"] < 1
+
+
+def test_in_games_twice_as_long_the_small_memory_answers_more():
+    kept = quality.record()
+    assert 0.4 < kept["tiny_v1-recall-seed0"]["longer"]["512"] < 0.6
+    assert kept["tiny_v4_1-recall-seed0"]["longer"]["512"] == 1
+
+
+def test_seed_0_of_v4_1_names_another_place_for_the_key():
+    story = stories.story(Dice("side by side", 1), 25, 4, early=True)
+    told = story.questions[1]
+    assert (told.ask, told.answer) == ("Where is the key?", "drawer")
+    tokens, right = tokenizer.encode(story.prompt(told)), tokenizer.word_id(told.answer)
+    assert side_by_side.ask("tiny_v4_1", "text", tokens, right).rank > 1
 
 
 def test_stories_got_harder():

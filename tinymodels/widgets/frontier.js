@@ -23,14 +23,14 @@ function draw({ chart, alt }, width) {
   ]);
   picture.append(
     svg("polyline", {
-      points: path.join(" "), fill: "none", stroke: "var(--kvc-quiet)", "stroke-width": 1.5,
+      points: path.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5,
       "stroke-dasharray": "5 3",
     }),
   );
   chart.rows.forEach((line, number) => {
     const y = top + number * row;
     const style = line.here ? "strong" : "";
-    const colour = line.here ? "var(--kvc-accent)" : "var(--kvc-quiet)";
+    const colour = line.here ? "var(--kvc-accent)" : "currentColor";
     const long = Math.max(1, line.end * cost);
     picture.append(
       words(line.label, 0, y + 18, style),
@@ -42,7 +42,7 @@ function draw({ chart, alt }, width) {
     line.marks.forEach((mark) =>
       picture.append(
         svg("circle", {
-          cx: x(mark), cy: middle(number), r: 5, stroke: colour, "stroke-width": 2,
+          cx: x(mark), cy: middle(number), r: line.here ? 6 : 4.5, stroke: colour, "stroke-width": 2,
           fill: line.how === "on" ? colour : "var(--jp-layout-color0, var(--kvc-ground))",
         }),
       ),

@@ -188,17 +188,17 @@ def _picture(view: View):
     marks.set_position((0.46, 0.25, 0.35, 0.59))
     for number, row in enumerate(rows):
         weight = "bold" if row["here"] else "normal"
-        colour = light["accent" if row["here"] else "quiet"]
+        colour = light["accent" if row["here"] else "ink"]
         cost.barh(number, row["end"], 0.6, color=light["accent" if row["here"] else "bar"])
         for ax, at, words in ((cost, row["end"] + 0.02, row["cost"]), (marks, 1.04, row["stands"])):
             ax.text(at, number, words, va="center", weight=weight, fontsize=8)
         places = [m["at"] for m in row["marks"]]
         filled = colour if row["how"] == "on" else light["ground"]
-        marks.plot(places, [number] * len(places), "o", markersize=6, color=colour,
+        marks.plot(places, [number] * len(places), "o", markersize=7 if row["here"] else 5, color=colour,
                    markerfacecolor=filled, clip_on=False)  # fmt: skip
     xs = [p["at"] for p in chart["line"] for _ in (0, 1)]
     ys = [p["row"] + side for p in chart["line"] for side in (-0.5, 0.5)]
-    marks.plot(xs, ys, "--", color=light["quiet"], linewidth=1, zorder=0)
+    marks.plot(xs, ys, "--", color=light["ink"], linewidth=1, zorder=0)
     cost.set_yticks(range(len(rows)), [row["label"] for row in rows])
     for ax in (cost, marks):
         ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, 1.0))
