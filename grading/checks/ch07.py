@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from grading.checks.ch07_kernel import GATHER_KERNEL
@@ -55,7 +56,7 @@ INDEX_SCORES = Exercise(
         tied(
             'torch.einsum("btid,bsd->btis", query_BTID, key_BSD) is each head\'s product with each '
             "key.",
-            "axes", "scaled", "first_head",
+            "axes", "scaled", "first_head", "masked",
         ),
         tied(
             ".relu() sets what is below 0 to 0. It comes before the weights.",
@@ -71,13 +72,14 @@ INDEX_SCORES = Exercise(
 
 # ---------------------------------------------------------------- 07.2
 
-ENOUGH = "enough visible entries, all scores different"
+ENOUGH = "enough visible rows, all scores different"
 TIES = "equal scores"
-FEWER = "fewer than k visible entries"
+FEWER = "fewer than k visible rows"
 
 
 def select_cases(draw: Draw) -> tuple[Case, ...]:
-    """Order hides and more than order hides; whole scores that tie; k larger than S."""
+    """Order hides and more than order hides; whole scores that tie, scores that nearly do; k
+    larger than S."""
     batch = draw.integer(2, 3)
     cases = []
 
@@ -90,14 +92,18 @@ def select_cases(draw: Draw) -> tuple[Case, ...]:
     entries = 17 + draw.integer(1, 5)
     late = torch.ones(new, entries, dtype=torch.bool).tril(entries - new)
     score = draw.normal(batch, new, entries)
-    score[..., -1] += 3  # most queries would like the last entry, and may not see it
+    score[..., -1] += 3  # most queries would like the last row, and may not see it
     case(ENOUGH, score, late, k, "")
     marks = draw.random.integers(-2, 2, (batch, new, entries))
     case(TIES, torch.tensor(marks, dtype=torch.float32), late, k, ", scores -2 to 1")
     case(TIES, torch.zeros(batch, 1, 6), torch.ones(1, 6, dtype=torch.bool), 4, ", all scores 0")
+    order = np.stack([draw.random.permutation(7) for _ in range(batch * 4)])
+    close = 1 + torch.tensor(order.reshape(batch, 4, 7)) * 2.0**-23
+    case(TIES, close.float(), torch.ones(4, 7, dtype=torch.bool), 5,
+         ", all scores near 1 and none equal")  # fmt: skip
 
     early = torch.ones(9, 11, dtype=torch.bool).tril()
-    case(FEWER, draw.normal(batch, 9, 11), early, 6, ", the first query sees one entry")
+    case(FEWER, draw.normal(batch, 9, 11), early, 6, ", the first query sees one row")
     some = early & torch.tensor(draw.random.random((9, 11)) < 0.5)
     case(FEWER, draw.normal(batch, 9, 11), some, 4, ", some hidden; a query may see none")
     case(FEWER, draw.normal(batch, 3, 5), torch.ones(3, 5, dtype=torch.bool).tril(2), 9,
@@ -129,7 +135,7 @@ SELECTION = Exercise(
         tied(
             "A stable sort keeps equal ones in their order: score.sort(dim=-1, descending=True, "
             "stable=True).indices[..., :k].",
-            "last_of_equals", "worst", "one_less", TIES,
+            "last_of_equals", "ties_left_open", "nudged", "worst", "one_less", TIES,
         ),
         tied(
             "visible_TS.expand(score_BTS.shape).gather(-1, index_BTk) says which of the chosen are "
@@ -139,7 +145,7 @@ SELECTION = Exercise(
         tied(
             "Give the others the number S, sort by position, then turn each S into -1: so they "
             "stand at the end.",
-            "minus_one_first", "by_score", "falling", "always_k", FEWER,
+            "topk_alone", "minus_one_first", "by_score", "falling", "always_k", FEWER,
         ),
     ),
     misconceptions=SELECT,

@@ -117,10 +117,11 @@ def run_cases(draw: Draw) -> tuple[Case, ...]:
 
 
 def run_table(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """True and False count as 1 and 0; a table of numbers stays what it is."""
+    """True and False count as 1 and 0, also where they are written so, 1.0 and 0.0 too."""
     table = answer(*(inputs[name] for name in WHO))
-    boolean = isinstance(table, torch.Tensor) and table.dtype == torch.bool
-    return {"table": table.long() if boolean else table}
+    if isinstance(table, torch.Tensor) and bool(((table == 0) | (table == 1)).all()):
+        table = table.long()
+    return {"table": table}
 
 
 WHO_RUNS = Exercise(
@@ -154,18 +155,20 @@ WHO_RUNS = Exercise(
 
 # ---------------------------------------------------------------- 09.3
 
-BOUNDED = "one window of a longer prompt"
+BOUNDED = "a window or less of a longer prompt"
 MORE = "more than a window"
 WHOLE = "a prompt shorter than the run"
+RUN = "tokens that went through layers"
 
 
 def replay_cases(draw: Draw) -> tuple[Case, ...]:
-    """A window, more than a window, all that windows reach, and a prompt that is shorter."""
+    """A window, less, more than a window, all that windows reach, and a prompt that is shorter."""
     window, width = (5, 6, 7)[draw.integer(0, 2)], (9, 10, 12)[draw.integer(0, 2)]
     layers, batch = 3, draw.integer(2, 3)
     reach = layers * (window - 1) + 1
     lengths = (
         (BOUNDED, 3 * window + 4, window),
+        (BOUNDED, 2 * window + 3, window - 2),
         (MORE, reach + 9, window + 4),
         (MORE, reach + 7, reach),
         (WHOLE, 2 * window + 1, 3 * window),
@@ -202,14 +205,33 @@ def squares(inputs: Mapping[str, Any]) -> Any:
 
 
 def run_replay(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    layers = [layer_of(weight_XX) for weight_XX in squares(inputs)]
-    return {"stream": answer(inputs["x"], layers, inputs["window"], inputs["run"])}
+    """The answer on layers that count the tokens they are given."""
+    given = []
+
+    def counted(layer):
+        def run(x_BTX, visible_TT):
+            given.append(x_BTX[..., 0].numel())
+            return layer(x_BTX, visible_TT)
+
+        return run
+
+    layers = [counted(layer_of(weight_XX)) for weight_XX in squares(inputs)]
+    stream = answer(inputs["x"], layers, inputs["window"], inputs["run"])
+    return {"stream": stream, RUN: sum(given)}
 
 
 def expected_replay(inputs: Mapping[str, Any]) -> dict[str, Expected]:
     weights = squares(inputs)
     last = reference.bounded_replay(inputs["x"], weights, inputs["window"], inputs["run"])
-    return {"stream": Expected(np.asarray(last), "BX")}
+    batch, tokens, _ = inputs["x"].shape
+    enough = len(weights) * batch * min(tokens, inputs["run"])
+    return {
+        "stream": Expected(np.asarray(last), "BX"),
+        RUN: Expected(
+            np.array(float(enough)), kind="cost",
+            too_much="tokens went through the decoder that the replay leaves out",
+        ),
+    }  # fmt: skip
 
 
 BOUNDED_REPLAY = Exercise(
@@ -224,13 +246,13 @@ BOUNDED_REPLAY = Exercise(
         tied(
             "x_BTX[:, -run:] are the last tokens; where there are fewer it takes all.",
             "whole_prompt", "first_tokens", "always_a_window", "one_short", "one_more",
-            "last_left_out", "first_layer_whole", BOUNDED, WHOLE,
+            "last_left_out", "first_layer_whole", "hidden_not_left_out", BOUNDED, WHOLE,
         ),
         tied(
             "position[:, None] - position says how far back j lies from i. Visible are 0 to "
             "window - 1.",
             "no_window", "wide_window", "narrow_window", "sees_ahead", "everything_visible",
-            "upside_down", "sees_the_first", MORE,
+            "upside_down", "sees_the_first", "nothing_visible", MORE,
         ),
         tied(
             "for layer in layers: x_BTX = layer(x_BTX, visible_TT). At the end x_BTX[:, -1].",

@@ -36,7 +36,8 @@ def exact_cases(draw: Draw) -> tuple[Case, ...]:
     for model in models:
         inputs = dict(zip(GIVEN, model))
         says = ", ".join(f"{name} {value}" for name, value in inputs.items())
-        cases += [Case(part, says, inputs | {"asked": part}) for part in (TOKENS, ENOUGH, WORDS)]
+        for part in (TOKENS, ENOUGH, WORDS):
+            cases.append(Case(part, f"{says}, {part}", inputs | {"asked": part}))
     return tuple(cases)
 
 
@@ -45,7 +46,8 @@ def run_exact(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(given, tuple | list) or len(given) != 3:
         return {"the answer (three: tokens, exact or not, words)": given}
     run, exact, words = given
-    numbers = {TOKENS: run, ENOUGH: int(exact) if isinstance(exact, bool) else exact, WORDS: words}
+    exact = int(exact) if isinstance(exact, bool | np.bool_) else exact
+    numbers = {TOKENS: run, ENOUGH: exact, WORDS: words}
     return {inputs["asked"]: numbers[inputs["asked"]]}
 
 
@@ -67,7 +69,8 @@ EXACT = Exercise(
             "One layer looks back window - 1 tokens, two layers twice that. Then add the token "
             "itself; and the prompt may be shorter.",
             "windows_side_by_side", "last_forgotten", "one_layer_short", "one_window",
-            "whole_prompt", "more_than_there_are", "windows_multiplied", TOKENS,
+            "whole_prompt", "more_than_there_are", "windows_multiplied", "both_one_too_wide",
+            TOKENS,
         ),
         tied(
             "The bounded replay runs `window` tokens. Are these as many as must be run?",

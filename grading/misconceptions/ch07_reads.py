@@ -45,7 +45,7 @@ READS = (
     ),
     Misconception(
         "kept_by_choice",
-        "What is kept was cut to the chosen entries. Each query chooses others, so all rows stay.",
+        "What is kept was cut to the chosen rows. Each query chooses others, so all rows stay.",
         answer(kept=lambda C, R, I, k, n: I + (C + R) * min(k, n) / n),
     ),
     Misconception(
@@ -55,7 +55,7 @@ READS = (
     ),
     Misconception(
         "index_of_chosen",
-        "Index keys of the chosen entries only were counted. Before the choice all are read.",
+        "Index keys of the chosen rows only were counted. Before the choice all are read.",
         answer(read=lambda C, R, I, k, n: min(k, n) * (C + R + I)),
     ),
     Misconception(

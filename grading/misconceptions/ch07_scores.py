@@ -28,6 +28,12 @@ def answer(
     return index_scores
 
 
+def masked(query, weight, key):
+    score = answer()(query, weight, key)
+    seen = torch.ones(score.shape[1:], dtype=torch.bool).tril(key.shape[1] - query.shape[1])
+    return score.masked_fill(~seen, -float("inf"))
+
+
 SCORES = (
     Misconception(
         "no_relu",
@@ -87,8 +93,14 @@ SCORES = (
         answer(add=lambda match, weight: match[:, :, 0] * weight[:, :, :1]),
     ),
     Misconception(
+        "masked",
+        "Rows after the query were masked. Here every row gets its score; hiding comes with "
+        "the choice (07.2).",
+        masked,
+    ),
+    Misconception(
         "axes",
-        "The axes are another order: queries come before entries, [B, T, S].",
+        "The axes are another order: queries come before rows, [B, T, S].",
         answer(add=lambda match, weight: added(match, weight).transpose(1, 2)),
     ),
 )

@@ -56,20 +56,24 @@ def one_less(score, k):
 
 
 def padded(score, visible, k):
-    """Always k wide, also where there are fewer entries."""
+    """Always k wide, also where there are fewer rows."""
     choice = answer()(score, visible, k)
     return torch.nn.functional.pad(choice, (0, k - choice.shape[-1]), value=-1)
+
+
+def topk_alone(score, visible, k):
+    return mask_first(score, visible).topk(min(k, score.shape[-1])).indices
 
 
 SELECT = (
     Misconception(
         "no_mask",
-        "Entries that a query may not see were chosen.",
+        "Rows that a query may not see were chosen.",
         answer(mask=lambda score, visible: score, finish=lambda index, _: index.sort(-1).values),
     ),
     Misconception(
         "mask_after_choice",
-        "The mask came after the choice: entries that may not be seen took places, and became -1. "
+        "The mask came after the choice: rows that may not be seen took places, and became -1. "
         "Mask first, then choose among what is left.",
         answer(mask=lambda score, visible: score),
     ),
@@ -81,12 +85,12 @@ SELECT = (
     ),
     Misconception(
         "hidden_listed",
-        "Where fewer than k entries are visible, hidden ones fill the list. Their places are -1.",
+        "Where fewer than k rows are visible, hidden ones fill the list. Their places are -1.",
         answer(finish=lambda index, reached: index.sort(dim=-1).values),
     ),
     Misconception(
         "zero_for_none",
-        "Empty places hold 0, which is an entry. They are -1.",
+        "Empty places hold 0, which is a row. They are -1.",
         answer(finish=lambda index, reached: minus_one(index, reached).clamp(min=0)),
     ),
     Misconception(
@@ -96,12 +100,24 @@ SELECT = (
     ),
     Misconception(
         "by_score",
-        "The entries are in the order of their scores. They are listed by position.",
+        "The rows are in the order of their scores. They are listed by position.",
         answer(finish=by_score),
     ),
     Misconception(
+        "topk_alone",
+        "This is the list that torch.topk gives: by score, and where fewer than k rows are visible "
+        "hidden ones fill it. Wanted are positions in rising order, then -1.",
+        topk_alone,
+    ),
+    Misconception(
+        "ties_left_open",
+        "All right but where scores are equal: torch.topk takes any of them. Here the lowest index "
+        "wins, so that everybody chooses alike.",
+        answer(best=lambda score, k: score.topk(k).indices),
+    ),
+    Misconception(
         "falling",
-        "The list runs from the newest entry to the oldest. Positions rise.",
+        "The list runs from the newest row to the oldest. Positions rise.",
         answer(finish=lambda index, reached: (
             index.masked_fill(~reached, -1).sort(dim=-1, descending=True).values
         )),
@@ -112,8 +128,16 @@ SELECT = (
         answer(best=highest_index),
     ),
     Misconception(
+        "nudged",
+        "Equal scores were told apart by taking a little off for each index. That also reorders "
+        "scores that are nearly equal; a stable sort reorders nothing.",
+        answer(mask=lambda score, visible: mask_first(
+            score - 1e-6 * torch.arange(score.shape[-1]), visible
+        )),
+    ),
+    Misconception(
         "worst",
-        "These are the entries with the lowest scores.",
+        "These are the rows with the lowest scores.",
         answer(
             mask=lambda score, visible: score.masked_fill(~visible, float("inf")),
             best=lambda score, k: score.sort(dim=-1, stable=True).indices[..., :k],
@@ -126,19 +150,19 @@ SELECT = (
     ),
     Misconception(
         "newest",
-        "These are the newest k entries; the scores were not asked.",
+        "These are the newest k rows; the scores were not asked.",
         answer(mask=lambda score, visible: mask_first(
             torch.arange(score.shape[-1], dtype=score.dtype).expand(score.shape), visible
         )),
     ),
     Misconception(
         "one_less",
-        "There is one entry too few.",
+        "There is one row too few.",
         answer(best=one_less),
     ),
     Misconception(
         "always_k",
-        "The list is k wide even where there are fewer than k entries; it is min(k, S) wide.",
+        "The list is k wide even where there are fewer than k rows; it is min(k, S) wide.",
         padded,
     ),
 )  # fmt: skip

@@ -95,7 +95,7 @@ THRESHOLD = (
     ),
     Misconception(
         "equals_counted_once",
-        "Equal keys were counted as one. Each is an entry of its own.",
+        "Equal keys were counted as one. Each is a row of its own.",
         lambda key, k, bits: sorted(set(key.tolist()), reverse=True)[
             min(k, len(set(key.tolist()))) - 1
         ],

@@ -56,6 +56,16 @@ def whole_first_layer(x_BTX, layers, window, run):
     return answer()(x_BTX, layers[1:], window, run)
 
 
+def hidden_before(x_BTX, layers, window, run):
+    """All tokens run; those before the replay see themselves and are seen by nobody else."""
+    position = torch.arange(x_BTX.shape[1])
+    back_TT = position[:, None] - position
+    there_T = position >= len(position) - run
+    for layer in layers:
+        x_BTX = layer(x_BTX, diagonal_too(back_TT, near(back_TT, window) & there_T))
+    return x_BTX[:, -1]
+
+
 REPLAY = (
     Misconception(
         "whole_prompt",
@@ -132,6 +142,18 @@ REPLAY = (
         "The first layer runs the whole prompt, and the text is cut only after it. The decoder "
         "does not run what is before the replay at all.",
         whole_first_layer,
+    ),
+    Misconception(
+        "hidden_not_left_out",
+        "The last token is right, but the whole prompt went through the layers, with what lies "
+        "before the replay hidden. It is to be left out: that is the work a replay saves.",
+        hidden_before,
+    ),
+    Misconception(
+        "nothing_visible",
+        "Some token sees nothing at all, so the stream became NaN. visible_TT is True where a "
+        "token may look; perhaps True and False are swapped.",
+        answer(visible=lambda back, window: ~near(back, window)),
     ),
     Misconception(
         "layers_reversed",

@@ -154,6 +154,13 @@ EXACTNESS = (
         counted(run=lambda p, w, n: min(p, n * w)),
     ),
     Misconception(
+        "both_one_too_wide",
+        "layers x window tokens are run, and layers x (window - 1) words waited for. A window has "
+        "the token itself in it, so each layer looks window - 1 back; and the lowest layer is "
+        "right from the start, so one layer less has to be waited for.",
+        counted(run=lambda p, w, n: min(p, n * w), words=lambda p, w, n: n * (w - 1)),
+    ),
+    Misconception(
         "last_forgotten",
         "layers x (window - 1) tokens are run. That is how far the last one looks back; it has "
         "to be run itself, too.",

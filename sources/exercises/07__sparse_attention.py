@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Exercises 07: Sparse attention
 #
-# A query reads a few entries, and a cheap scorer says which. You write the score, the
+# A query reads a few rows, and a cheap scorer says which. You write the score, the
 # choice with all its corners, and the sum that says what is saved and what is not. Then
 # the trick of the kernel: the k-th largest of many numbers without sorting them.
 #
 # Replace each `...` with your code and run the cell, then run the check below it.
 # `hint("07.1")` gives a hint, and again the next one.
 #
-# Letters of the axes: B batch, T new tokens, S kept entries, I heads of the indexer, D
-# numbers of a key, k chosen entries.
+# Letters of the axes: B batch, T new tokens, S kept rows, I heads of the indexer, D
+# numbers of a key, k chosen rows.
 
 # %%
 import torch
@@ -24,8 +24,8 @@ from grading import check, hint
 #
 # difficulty 2/5, importance 5/5, about 15 minutes
 #
-# The cheap mark of every entry. Each head i of the indexer has a query; all heads share
-# one key an entry. A head says ReLU(q · k), that is q · k or 0 if it is negative. The
+# The cheap mark of every row. Each head i of the indexer has a query; all heads share
+# one key a row. A head says ReLU(q · k), that is q · k or 0 if it is negative. The
 # score is what the heads say, each times its weight, added up:
 #
 # score(t, s) = sum over i of weight(t, i) × ReLU(q(t, i) · k(s))
@@ -39,7 +39,7 @@ def index_scores(
     weight_BTI: Float[Tensor, "B T I"],
     key_BSD: Float[Tensor, "B S D"],
 ) -> Float[Tensor, "B T S"]:
-    """Every query's score of every entry."""
+    """Every query's score of every row."""
     ### BEGIN SOLUTION
     said_BTIS = torch.einsum("btid,bsd->btis", query_BTID, key_BSD).relu()
     return (weight_BTI[..., None] * said_BTIS).sum(2)
@@ -54,12 +54,12 @@ check("07.1", index_scores)
 #
 # difficulty 4/5, importance 5/5, about 30 minutes
 #
-# For each query the k entries with the highest scores, among those it may see:
+# For each query the k rows with the highest scores, among those it may see:
 #
 # - what is not visible is never chosen, however good its score;
 # - of equal scores the lowest index wins, so that everybody chooses alike;
 # - the list is in the order of positions, not of scores;
-# - where fewer than k entries are visible, the places left over are -1, at the end;
+# - where fewer than k rows are visible, the places left over are -1, at the end;
 # - the list is min(k, S) wide.
 
 
@@ -67,7 +67,7 @@ check("07.1", index_scores)
 def select(
     score_BTS: Float[Tensor, "B T S"], visible_TS: Bool[Tensor, "T S"], k: int
 ) -> Int[Tensor, "B T k"]:
-    """Positions of the chosen entries; visible_TS is True where a query may look."""
+    """Positions of the chosen rows; visible_TS is True where a query may look."""
     ### BEGIN SOLUTION
     S = score_BTS.shape[-1]
     hidden_BTS = score_BTS.masked_fill(~visible_TS, -float("inf"))
@@ -151,10 +151,10 @@ check("07.4", threshold)
 #
 # difficulty 4/5, importance 3/5, about 20 minutes
 #
-# Attention of one new token over the entries on its list. An entry is key and value at
-# once. The rows lie anywhere; the kernel need not copy them together first, because an
-# index becomes an address. Two lines are missing: the list's next places (`other=-1`
-# behind its end), and the entries that stand there.
+# Attention of one new token over the rows on its list. A row (the kernel says `entry`)
+# is key and value at once. The rows lie anywhere; the kernel need not copy them
+# together first, because an index becomes an address. Two lines are missing: the list's
+# next places (`other=-1` behind its end), and the entries that stand there.
 #
 # Where there is no Triton (macOS, Windows) the check says `unavailable`, and it counts
 # neither for nor against you.

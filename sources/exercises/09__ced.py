@@ -108,7 +108,8 @@ check("09.2", who_runs)
 # difficulty 3/5, importance 5/5, about 25 minutes
 #
 # Run the last `run` tokens of a prompt through the decoder, as if the text began with
-# the first of them. (If the prompt is shorter, run all of it.)
+# the first of them. (If the prompt is shorter, run all of it.) What lies before them
+# goes through no layer; the check counts the tokens that do.
 #
 # Each of the `layers` is a function: `layer(x_BTX, visible_TT)` gives the stream after
 # it. `visible_TT[i, j]` says whether token i may look at token j. A token sees itself
@@ -148,7 +149,7 @@ check("09.3", bounded_replay)
 # difficulty 4/5, importance 4/5, about 20 minutes
 #
 # Three numbers about a decoder of `layers` layers, all with a window of `window` tokens
-# (oneself among them), after a prompt of `prompt` tokens:
+# (two or more, oneself among them), after a prompt of `prompt` tokens:
 #
 # - how many of the prompt's last tokens must be run so that the **last** one leaves the
 #   decoder just as if all had been run (no more than there are),

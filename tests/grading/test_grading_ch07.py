@@ -1,5 +1,8 @@
 """Chapter 07's exercises: mistakes in a learner's own words, and the part they fill."""
 
+import sys
+
+import numpy as np
 import pytest
 import torch
 
@@ -101,6 +104,10 @@ def learner_select(score, visible, k, order=1, empty=-1):
     return torch.tensor(rows).view(B, T, min(k, S))
 
 
+def plain_topk(score, k):
+    return torch.topk(score, min(k, score.shape[-1]), dim=-1)[1]
+
+
 def learner_reads(layers, latent, rope, index, k, context, all_index=True):
     row, chosen = 2 * latent + 2 * rope, k if k < context else context
     keys = context if all_index else chosen
@@ -122,6 +129,7 @@ def test_right_answers_in_other_words_pass():
     assert check("07.1", learner_scores).status == "passed"
     assert check("07.2", learner_select).status == "passed"
     assert check("07.3", learner_reads).status == "passed"
+    assert check("07.3", lambda *a: np.array(learner_reads(*a))).status == "passed"
     assert check("07.4", learner_threshold).status == "passed"
 
 
@@ -133,6 +141,12 @@ def test_right_answers_in_other_words_pass():
         ("07.2", lambda *a: learner_select(*a, order=-1), "last_of_equals"),
         ("07.2", lambda *a: learner_select(*a, empty=0), "zero_for_none"),
         ("07.2", lambda s, v, k: learner_select(s, torch.ones_like(v), k), "no_mask"),
+        (
+            "07.2",
+            lambda s, v, k: learner_select(s - torch.arange(s.shape[2]) / 2e5, v, k),
+            "nudged",
+        ),
+        ("07.2", lambda s, v, k: plain_topk(s.masked_fill(~v, -9e9), k), "topk_alone"),
         ("07.3", lambda *a: learner_reads(*a, all_index=False), "index_of_chosen"),
         ("07.4", lambda *a: learner_threshold(*a, enough=1), "more_than_k"),
         ("07.4", lambda key, k, bits: int(key.topk(k).values[-1]), "sorted"),
@@ -143,9 +157,28 @@ def test_mistakes_in_a_learners_own_words(id, answer, name):
     assert result.status in ("wrong", "partly") and result.misconception == name, result
 
 
-def test_sorting_earns_all_but_the_point_for_counting():
-    result = check("07.4", lambda key, k, bits: int(torch.sort(-key)[0][k - 1]) * -1)
+def by_list(key, k, bits):
+    keys = key.tolist()
+    keys.sort()
+    return keys[-k]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda key, k, bits: int(torch.sort(-key)[0][k - 1]) * -1,
+        lambda key, k, bits: sorted(key.tolist())[-k],
+        by_list,
+        lambda key, k, bits: int(np.sort(key.numpy())[-k]),
+        lambda key, k, bits: int(np.partition(key.numpy(), -k)[-k]),
+    ],
+)
+def test_sorting_earns_all_but_the_point_for_counting(answer):
+    """With torch, Python or numpy, and whoever profiled before profiles on."""
+    before = sys.getprofile()
+    result = check("07.4", answer)
     assert (result.status, result.earned, result.misconception) == ("partly", 2, "sorted")
+    assert sys.getprofile() is before
 
 
 # ---------------------------------------------------------------- what the checks draw
@@ -155,7 +188,7 @@ def test_sorting_earns_all_but_the_point_for_counting():
 def test_each_case_has_what_it_is_there_for(seed):
     for case in BY_ID["07.1"].cases(Draw(seed, "07.1")):
         assert (case.inputs["weight"] < 0).any() and (case.inputs["weight"] > 0).any()
-    first, ties, zeros, whole, some, above = BY_ID["07.2"].cases(Draw(seed, "07.2"))
+    first, ties, zeros, close, whole, some, above = BY_ID["07.2"].cases(Draw(seed, "07.2"))
     visible = torch.tensor(first.inputs["visible"])
     assert (visible.sum(-1) > first.inputs["k"]).all() and not visible.all()
     sorted_BTS = first.inputs["score"].sort(-1).values
@@ -164,6 +197,8 @@ def test_each_case_has_what_it_is_there_for(seed):
     cut = score.masked_fill(~visible, -9).sort(-1, descending=True).values
     assert (cut[..., k - 1] == cut[..., k]).any()  # the tie decides who is in
     assert (zeros.inputs["score"] == 0).all()
+    gaps = close.inputs["score"].sort(-1).values.diff()
+    assert 0 < gaps.min() and gaps.max() < 1e-6
     for case in (whole, some, above):
         seen = torch.tensor(case.inputs["visible"]).sum(-1)
         assert (seen < case.inputs["k"]).any()

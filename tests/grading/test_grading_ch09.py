@@ -1,5 +1,6 @@
 """Chapter 09's exercises: mistakes in a learner's own words, and what the checks draw."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -50,18 +51,36 @@ def learner_replay(x, layers, window, run, wider=0):
     return tokens[:, n - 1]
 
 
+def learner_hides(x, layers, window, run):
+    """The whole prompt goes through, and the mask cuts it at the replay's start."""
+    T = x.shape[1]
+    visible = torch.eye(T, dtype=torch.bool)
+    for i in range(T):
+        visible[i, max(0, T - run, i - window + 1) : i + 1] = True
+    for layer in layers:
+        x = layer(x, visible)
+    return x[:, -1]
+
+
 def learner_exact(prompt, window, layers, itself=1):
     back = sum(window - 1 for _ in range(layers))
     exact = prompt <= window or layers == 1
     return min(prompt, back + itself), exact, 0 if exact else back - (window - 1)
 
 
+def numpys(*given):
+    run, exact, words = learner_exact(*given)
+    return np.int64(run), np.bool_(exact), np.int64(words)
+
+
 def test_right_answers_in_other_words_pass():
     assert check("09.1", learner_rows).status == "passed"
     assert check("09.2", learner_runs).status == "passed"
-    assert check("09.2", lambda *a: learner_runs(*a).bool()).status == "passed"
+    for kind in (torch.bool, torch.float32, torch.uint8):
+        assert check("09.2", lambda *a: learner_runs(*a).to(kind)).status == "passed"  # noqa: B023
     assert check("09.3", learner_replay).status == "passed"
     assert check("09.4", learner_exact).status == "passed"
+    assert check("09.4", numpys).status == "passed"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +94,7 @@ def test_right_answers_in_other_words_pass():
         ("09.3", lambda *a: learner_replay(*a, wider=1), "wide_window"),
         ("09.3", lambda *a: learner_replay(*a, wider=999), "no_window"),
         ("09.3", lambda x, f, w, run: learner_replay(x, f, w, 999), "whole_prompt"),
+        ("09.3", learner_hides, "hidden_not_left_out"),
         ("09.4", lambda *a: learner_exact(*a, itself=0), "last_forgotten"),
     ],
 )
@@ -97,7 +117,8 @@ def test_each_case_has_what_it_is_there_for(seed):
     assert any(r["prompt"] + 0 < r["window"] for r in runs)
     replays = [case.inputs for case in BY_ID["09.3"].cases(Draw(seed, "09.3"))]
     kinds = [(r["run"] > r["window"], r["run"] < r["x"].shape[1]) for r in replays]
-    assert kinds == [(False, True), (True, True), (True, True), (True, False)]
+    assert kinds == [(False, True), (False, True), (True, True), (True, True), (True, False)]
+    assert [r["run"] < r["window"] for r in replays] == [False, True, False, False, False]
     exact = [case.inputs for case in BY_ID["09.4"].cases(Draw(seed, "09.4"))]
     assert {e["layers"] == 1 for e in exact} == {True, False}
     assert {(e["prompt"] > e["window"]) - (e["prompt"] < e["window"]) for e in exact} == {-1, 0, 1}

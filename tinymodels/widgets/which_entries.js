@@ -47,9 +47,9 @@ function draw({ chart, alt }, width) {
   });
   const end = x(needle) > left + across / 2 ? "end" : "start";
   picture.append(
-    words("the answer's entry", x(needle), bottom + 16, "strong", end),
+    words("the answer's row", x(needle), bottom + 16, "strong", end),
     words("token 0", left, bottom + 34),
-    words(chart.tokens, left + across, bottom + 34, "quiet", "end"),
+    words("asked here", x(asked), bottom + 34, "quiet", "end"),
   );
   return picture;
 }

@@ -1,4 +1,5 @@
-"""Which entries: what one question of a recall text reads in each layer, and where its answer is.
+"""Which entries (here: rows): what one question of a recall text reads in each layer, and where
+its answer is.
 
 `record` lets a V3.2 model read one text with several k; the widget only looks that up.
 """
@@ -84,16 +85,16 @@ def look(looks: Looks, question: int, k: int) -> View:
     where = f"layer {hits[0]}" if len(hits) == 1 else "layers " + ", ".join(map(str, hits))
     return View(
         number=f"{min(k, visible)} of {visible}",
-        unit="entries read in each layer",
+        unit="rows read in each layer",
         lines=(
             f"“{word}” is asked at token {at}; its answer was given at token {needle},"
             f" {at - needle} before.",
-            (f"The answer's own entry is read in {where}. " if hits else "No layer reads it. ")
+            (f"The answer's own row is read in {where}. " if hits else "No layer reads it. ")
             + ("The model finds it." if one.right else "The model does not find it."),
         ),
-        alt=f"A strip for each of {len(one.layers)} layers: which of {visible} entries are read"
+        alt=f"A strip for each of {len(one.layers)} layers: which of {visible} rows are read"
         f" at token {at}. The answer, at token {needle}, is read in {where if hits else 'none'}.",
-        say=f"{k} entries, question {question + 1}: {'found' if one.right else 'not found'}.",
+        say=f"{k} rows, question {question + 1}: {'found' if one.right else 'not found'}.",
         chart={
             "layers": [
                 {"label": f"layer {i}", "end": min(1.0, part), "text": f"{part:.0%}"}
@@ -120,7 +121,7 @@ def controls(looks: Looks) -> tuple[Control, ...]:
             tuple(f"{q + 1}: {key}" for q, key in zip(questions, looks.keys)),
             "of those at the end of the text",
         ),
-        Control("k", "entries read", "range", reads, tuple(map(str, reads)), "in each layer"),
+        Control("k", "rows read", "range", reads, tuple(map(str, reads)), "in each layer"),
     )  # fmt: skip
 
 
@@ -131,7 +132,7 @@ class WhichEntries(Widget):
 
     def __init__(self, looks: Looks, question: int = 0, k: int = 8):
         self._looks = looks
-        super().__init__("Which entries", controls(looks), {"question": question, "k": k})
+        super().__init__("Which rows", controls(looks), {"question": question, "k": k})
 
     def all_settings(self):
         questions, reads = (control.values for control in self._controls)
@@ -158,7 +159,7 @@ def _picture(view: View):
     ax.axvline(chart["needle"][0]["at"] * tokens + 0.5, color=plot.VERMILION, linewidth=0.8)
     ax.set_yticks(range(len(layers)), [layer["label"] for layer in layers])
     ax.set(xlim=(0, tokens), ylim=(len(layers) - 0.4, -0.6), xlabel="token")
-    ax.set_xticks((0, tokens), ("0", str(tokens)))
+    ax.set_xticks((0, asked * tokens), ("0", f"asked at {asked * tokens:.0f}"))
     ax.set_title(f"{view.number} {view.unit}; at the right: attention that lies on them",
                  fontsize=10, loc="left")  # fmt: skip
     ax.grid(visible=False)
