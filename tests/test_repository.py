@@ -90,9 +90,63 @@ def test_hooks_are_local_and_run_what_is_there():
             assert not word.startswith("tests/") or (ROOT / word).exists()
 
 
-def test_the_dev_container_runs_a_command_of_ours():
+# The fields of a devcontainer.json that are used here, as containers.dev specifies them.
+BYTES, IMAGE = re.compile(r"\d+[tgmk]b"), re.compile(r"[a-z0-9.]+(/[a-z0-9._-]+)+:[\w.-]+")
+EXTENSION = re.compile(r"[\w-]+\.[\w-]+")
+CONTAINER = {
+    "name": lambda value: isinstance(value, str),
+    "image": lambda value: IMAGE.fullmatch(value),
+    "postCreateCommand": lambda value: isinstance(value, str),
+    "forwardPorts": lambda value: all(type(n) is int and 0 < n < 65_536 for n in value),
+    "portsAttributes": lambda value: all(
+        re.fullmatch(r"\d+", port) and set(said) <= {"label", "onAutoForward", "protocol"}
+        for port, said in value.items()
+    ),
+    "hostRequirements": lambda value: (
+        set(value) == {"cpus", "memory", "storage"}
+        and type(value["cpus"]) is int
+        and all(BYTES.fullmatch(value[name]) for name in ("memory", "storage"))
+    ),
+    "customizations": lambda value: (
+        set(value) == {"vscode"}
+        and set(value["vscode"]) <= {"extensions", "settings"}
+        and all(EXTENSION.fullmatch(name) for name in value["vscode"]["extensions"])
+        and all("." in name for name in value["vscode"]["settings"])
+    ),
+}
+
+
+def wrong_in(container: dict) -> list[str]:
+    """Fields of a devcontainer.json that are unknown here, or hold what they must not."""
+    return [k for k, v in container.items() if k not in CONTAINER or not CONTAINER[k](v)]
+
+
+def test_the_dev_container_is_one_and_runs_a_command_of_ours():
     made = json.loads(read(".devcontainer/devcontainer.json"))
-    assert made["postCreateCommand"] == "python3 course.py doctor" and "image" in made
+    assert wrong_in(made) == [] and "image" in made
+    assert made["postCreateCommand"] == "python3 course.py doctor"
+    python = re.search(r"python:(\d+)\.(\d+)", made["image"])
+    assert tuple(map(int, python.groups())) >= (3, 11)  # what pyproject.toml requires
+    settings = made["customizations"]["vscode"]["settings"]
+    assert settings["python.defaultInterpreterPath"].endswith("/.venv/bin/python")
+    assert set(made["portsAttributes"]) == set(map(str, made["forwardPorts"]))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image", "python"),
+        ("forwardPort", [8888]),
+        ("forwardPorts", ["8888"]),
+        ("hostRequirements", {"cpus": "2", "memory": "8gb", "storage": "16gb"}),
+        ("hostRequirements", {"cpus": 2, "memory": "8 GB", "storage": "16gb"}),
+        ("customizations", {"vscode": {"extensions": ["jupyter"], "settings": {}}}),
+        ("customizations", {"extensions": []}),
+    ],
+)
+def test_a_field_that_containers_do_not_know_is_seen(field, value):
+    made = json.loads(read(".devcontainer/devcontainer.json"))
+    assert wrong_in({**made, field: value}) == [field]
 
 
 def test_it_is_said_what_was_never_tried():

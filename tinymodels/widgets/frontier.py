@@ -194,7 +194,8 @@ def _picture(view: View):
             ax.text(at, number, words, va="center", weight=weight, fontsize=8)
         places = [m["at"] for m in row["marks"]]
         filled = colour if row["how"] == "on" else light["ground"]
-        marks.plot(places, [number] * len(places), "o", markersize=7 if row["here"] else 5, color=colour,
+        size = 7 if row["here"] else 5
+        marks.plot(places, [number] * len(places), "o", markersize=size, color=colour,
                    markerfacecolor=filled, clip_on=False)  # fmt: skip
     xs = [p["at"] for p in chart["line"] for _ in (0, 1)]
     ys = [p["row"] + side for p in chart["line"] for side in (-0.5, 0.5)]
