@@ -10,7 +10,8 @@ and are measured twice on games they have not seen:
     at once      the whole text in one pass, under the mask of their training, as training sees it
     one by one   token by token, as a model writes: what comes later is not there to be read
 
-Half of the words are drawn by dice. `least` is what a model would lose that knew all the rest.
+More than half of the words are drawn by dice. `least` is what a model would lose that knew all
+the rest.
 """
 
 import math

@@ -125,7 +125,7 @@ check("08.3", pool_overlapping)
 # softmax each head has one more score, its sink, with no value: what goes there is
 # lost.
 #
-# A query with no visible row at all gives exact zeros.
+# A query with no visible row at all gives exact zeros. Scores may be as large as 100.
 
 
 # %% exercise_id="08.4" points=3 tags=["exercise"]
@@ -148,6 +148,11 @@ def attend_with_sink(
 
 # %% exercise_id="08.4" tags=["check"]
 check("08.4", attend_with_sink)
+
+# %% [markdown]
+# Passed? Then `my_parts()` puts your pooling and your softmax into the tiny V4 (and
+# V4.1, whose groups do not overlap). The section "Your own pieces" of the chapter runs
+# them in a trained model.
 
 # %% [markdown]
 # ## 08.5 The turn back

@@ -12,7 +12,7 @@
 #
 # **Objectives.** After this chapter you can
 #
-# - say when a group may be read, and catch one that tells of tokens to come,
+# - say when a group may be read, and catch one that knows of tokens to come,
 # - pool a group with a gate for every channel, with and without overlap,
 # - read window, groups and a sink in one softmax, and say what the sink is for,
 # - show why a row that is key *and* value makes the output turn, and turn it back,
@@ -71,7 +71,7 @@ print(inspect.getsource(leak.pool))
 value = torch.tensor([[1.0, 10, 100], [2, 20, 200], [3, 30, 300], [4, 40, 400]])
 gate = torch.tensor([[0.0, 0, 9], [0, 0, 0], [0, 9, 0], [0, 0, 0]])
 print("weights:\n", gate.softmax(0).round(decimals=3))
-print("entry:", leak.pool(value, gate, 4)[0].round(decimals=2).tolist())
+print("entry:", [f"{number:.2f}" for number in leak.pool(value, gate, 4)[0].tolist()])
 
 # %% [markdown]
 # Gates of 0 give the mean (the first channel). The second channel is nearly the third
@@ -79,7 +79,8 @@ print("entry:", leak.pool(value, gate, 4)[0].round(decimals=2).tolist())
 #
 # Do trained gates use this? The tiny V4 has learned recall: pairs of words stand in
 # noise, and later it is asked for them. Its layer 3 pools 16 tokens. Here are the
-# gates of one group, caught while the model reads, with the position bias added.
+# gates of one group, with the position bias added. (They are caught while the model
+# reads: a *hook* is called with what a module has just put out.)
 
 # %%
 model = checkpoints.load("tiny_v4-recall-seed0").requires_grad_(False)
@@ -108,8 +109,9 @@ for place, share in enumerate(gate_MD.softmax(0).mean(1).tolist()):
 
 # %% [markdown]
 # Far from a mean. This group holds two pairs, *Rosa Where* and *horse A*, among noise.
-# The gates picked the second word of each: the answers that it will be asked for. Here
-# it is for all groups of eight texts. With equal weights every token would have 1.00.
+# (Any word can be the second of a pair; here they are *Where* and *A*.) The gates picked
+# the second word of each: the answers that it will be asked for. Here it is for all
+# groups of eight texts. With equal weights every token would have 1.00.
 
 # %%
 gates = seen_gates[0].unflatten(1, (16, 16)) + compressor.position_bias
@@ -130,20 +132,20 @@ for name, sort in sorts.items():
 # that has started may be read*. It looks harmless. Each query still reads groups up to
 # its own, none after it.
 #
-# Here is a small attention to groups alone, and three rules.
-
-# %%
-print(inspect.getsource(leak.outputs))
-for rule in leak.RULES.values():
-    print(inspect.getsource(rule))
-
-# %% [markdown]
 # **Before you run the next cell:** groups of 4. The query stands at position 14 (the
 # 15th token). How many groups are complete?
 
 # %% tags=["predict"]
 guess = ...
 predict("08-a", guess)
+
+# %% [markdown]
+# Here is a small attention to groups alone, and three rules.
+
+# %%
+print(inspect.getsource(leak.outputs))
+for rule in leak.RULES.values():
+    print(inspect.getsource(rule))
 
 # %%
 for t in (2, 3, 4, 7, 14):
@@ -171,15 +173,17 @@ from tinymodels.widgets.group_leak import GroupLeak
 GroupLeak(m=4, rule="started", token=14)
 
 # %% [markdown]
-# Set the rule to *complete*: no output before the changed token moves, for any token.
-# Set it to *before*: nothing leaks either, but the group that has just been completed
-# is read one token late. The right rule is
+# Choose *its last token is there* (`complete`): no output before the changed token
+# moves, for any token. Choose *its last token was there before* (`before`): nothing
+# leaks either, but the group that has just been completed is read one token late. The
+# right rule is
 #
 # > **group j is visible at position t if j < floor((t + 1) / m)**
 #
 # What would the leak do to a real model? We put it into the layers of the tiny V4 that
-# read all groups, by exchanging the mask of `complete_groups`. Then one token is
-# changed, number 100, and we count which logits before it move.
+# read all groups, by exchanging the mask of `complete_groups`: while a block with
+# `patch` runs, the model calls our function in its place. Then one token is changed,
+# number 100, and we count which logits before it move.
 
 # %%
 from unittest.mock import patch
@@ -202,10 +206,8 @@ for mask in (seen.complete_groups, started_groups):
 
 # %% [markdown]
 # Group 6 holds tokens 96 to 111, and under the wrong mask its first tokens know of
-# token 100. A model that is *trained* so can learn to peek, and its loss then looks
-# better than it is. When it writes, the later tokens do not exist yet, the group cannot
-# be whole, and what was learned of peeking is of no use. So the second test is: token
-# by token must give the same as all at once.
+# token 100. When a model writes, the later tokens do not exist yet, and the group cannot
+# be whole. So the second test is: token by token must give the same as all at once.
 
 # %%
 def token_by_token(model, tokens):
@@ -222,6 +224,44 @@ for mask in (seen.complete_groups, started_groups):
 model = model.float()
 
 # %% [markdown]
+# And a model that is *trained* with the leak? Two small ones learn the same memory games
+# (*Ada Rosa Iris Nora Ada ...?*), asked for every next word, with groups of 4: one under
+# the right mask, one under *started*. More than half of the words are drawn by dice. What
+# the dice leave open, 1.08 nats a word, nobody can know. Unless he reads ahead.
+
+# %%
+from tinymodels import leak_in_training
+
+made = leak_in_training.results()
+fig, axes = plot.figure(6.4, 2.8, columns=2)
+for ax, way in zip(axes, ("at once", "one by one")):
+    for rule, colour in zip(leak_in_training.MASKS, plot.PALETTE):
+        for run in (run for run in made["runs"] if run["rule"] == rule):
+            losses = [found["loss"] for found in run["measured"][way]]
+            at = [made["every"] * (i + 1) for i in range(len(losses))]
+            ax.plot(at, losses, color=colour, label=rule if run["seed"] == 0 else None)
+    ax.axhline(made["least"], color=plot.BLACK, linestyle=":", label="what dice leave")
+    ax.set(ylim=(0, 4.6), xlabel="steps of training", title=f"loss, {way}")
+axes[0].legend()
+plot.show(fig, alt="All at once, started falls far below what the dice leave open,"
+          " complete stays above. One by one, started is the worse of the two.")
+
+# %%
+for rule in leak_in_training.MASKS:
+    for way in ("at once", "one by one"):
+        ends = [run["measured"][way][-1] for run in made["runs"] if run["rule"] == rule]
+        losses, right = zip(*((end["loss"], end["right"]) for end in ends))
+        print(f"{rule:9} {way:11} loss {min(losses):.2f} to {max(losses):.2f}, words"
+              f" that can be known: {min(right):.0%} to {max(right):.0%} right")
+print(f"what the dice leave open: {made['least']:.2f}")
+
+# %% [markdown]
+# All at once, the way a training sees it, *started* looks far better: it loses less than
+# anybody can who does not read ahead. One by one, as a model writes, it is clearly worse
+# than *complete*, and finds fewer of the words that it could have known. The right model
+# has the same loss both ways, to the last digit shown. A loss that is too good is a
+# reason to look for a leak.
+#
 # You write the rule in exercise 08.1 and plain pooling in 08.2.
 #
 # ## Who remembers the open group?
@@ -245,9 +285,10 @@ for window in (32, 64, 127, 128):
     print(f"window {window:3}, groups of 128: {lost(window, 128):2} tokens lost")
 
 # %% [markdown]
-# V4's largest groups have 128 tokens, and its window has 128. Now that is no
-# coincidence. (127 would just do.) Once a group is complete, its tokens may be seen
-# twice for a while, in the window and in the entry. That does no harm.
+# V4's largest groups have 128 tokens, and its window has 128; 127 would just do. (Layers
+# with groups of 4 have the same window. They would lose nothing with a smaller one.) Once
+# a group is complete, its tokens may be seen twice for a while, in the window and in the
+# entry. That does no harm.
 #
 # ## Overlap: eight rows, one entry for four
 #
@@ -256,16 +297,24 @@ for window in (32, 64, 127, 128):
 # sparse attention, m = 4) overlap, so that each entry pools *eight* tokens and there is
 # still one entry for every four.
 #
-# Every token has two values and two gates: one for the group it is in, one for the
-# *next* group. Entry j pools, in one softmax over 8 rows,
+# Every token has two values and two gates, side by side: a *first half* for the group
+# that comes after its own, a *second half* for its own. Entry j pools, in one softmax
+# over 8 rows,
 #
 # - the first halves of the 4 tokens before it (group j − 1),
 # - the second halves of its own 4 (group j).
 
 # %%
-from tinymodels.attention.csa import overlapping
-
-print(inspect.getsource(overlapping))
+parts = torch.zeros(2, 16)
+parts[0, 4:8], parts[1, 8:12] = 1, 2
+fig, ax = plot.figure(6.4, 1.5)
+ax.imshow(parts, cmap="Blues", aspect="auto", vmax=3)
+ax.set_yticks((0, 1), ("first half", "second half"))
+ax.set(xlabel="token", xticks=range(16), title="what entry 2 pools")
+for cut in (3.5, 7.5, 11.5):
+    ax.axvline(cut, color=plot.BLACK, linewidth=1)
+plot.show(fig, alt="The first halves of tokens 4 to 7, which are group 1, and the"
+          " second halves of tokens 8 to 11, which are group 2.")
 
 # %% [markdown]
 # **Before you run the next cell:** groups of 4, overlapping. Which is the first token
@@ -276,12 +325,21 @@ guess = ...
 predict("08-b", guess)
 
 # %%
+def eight(x_SC, j, missing, m=4):
+    """The 8 rows of entry j; `missing` stands where nothing lies before them."""
+    D = x_SC.shape[1] // 2
+    own_MD = x_SC[j * m : (j + 1) * m, D:]
+    if j == 0:
+        return torch.cat([torch.full_like(own_MD, missing), own_MD])
+    return torch.cat([x_SC[(j - 1) * m : j * m, :D], own_MD])
+
+
 def csa_entries(value_SC, gate_SC, m=4, missing=-torch.inf):
-    """All complete groups; `missing` is the gate where nothing lies before them."""
-    count = len(value_SC) // m
-    value_GMD = overlapping(value_SC[None], count, m, False, 0.0)[0]
-    gate_GMD = overlapping(gate_SC[None], count, m, False, missing)[0]
-    return (gate_GMD.softmax(1) * value_GMD).sum(1)
+    entries = []
+    for j in range(len(value_SC) // m):
+        weight = eight(gate_SC, j, missing).softmax(0)
+        entries.append((weight * eight(value_SC, j, 0.0)).sum(0))
+    return torch.stack(entries)
 
 
 # %% [markdown]
@@ -311,7 +369,8 @@ predict("08-b", guess, answer=pooled[0])
 #
 # **The first group** has nothing before it. Half of its eight rows are missing: their
 # value is 0 *and their gate −∞*, so that they weigh nothing and the four real rows
-# share all the weight. With a gate of 0 they would weigh something, of nothing:
+# share all the weight. With a gate of 0 they would take part of the weight and bring
+# nothing:
 
 # %%
 right = csa_entries(value_SC, gate_SC)
@@ -348,9 +407,9 @@ for t, j in ((10, 1), (110, 26), (1010, 251)):
           f" score {score(t, j):.6f}")
 
 # %% [markdown]
-# The order is: pool, then the norm, then RoPE. Is the order free? We pool the same four
-# tokens at position 0 and at 700, both ways, and turn the entry back by its position:
-# what is left should be the same.
+# The order is: pool, then a norm (as for every latent), then RoPE. Is the order free? We
+# pool the same four tokens at position 0 and at 700, both ways, and turn the entry back
+# by its position: what is left should be the same.
 
 # %%
 def pooled_at(start, turn_first):
@@ -378,8 +437,9 @@ for turn_first in (False, True):
 # A V4 layer is one of three. All have a window.
 #
 # - **window only**: the first two of V4-Flash, nothing far.
-# - **CSA**: groups of 4, overlapping; an indexer chooses few of them (chapter 07), 512
-#   in V4-Flash. The indexer's keys are pooled by a small compressor of their own.
+# - **CSA**: groups of 4, overlapping; an indexer chooses few of them ([chapter
+#   07](07__sparse_attention.ipynb)), 512 in V4-Flash. The indexer's keys are pooled by a
+#   small compressor of their own.
 # - **HCA**, heavily compressed attention: groups of 128, plain, no overlap, no indexer.
 #   They are so few that each query reads *all* of them.
 
@@ -518,11 +578,14 @@ for name, one in {"with sinks": model, "without": without}.items():
 #
 # MLA's latent became a key and a value by two matrices. V4 leaves them out: **the row
 # is the key, and the same row is the value** (K = V), 512 numbers for all heads. A key
-# and a value kept apart would be twice as many. It has a price that is easy to miss. In
-# MLA a small key of its own was turned by RoPE, and no value. Here 64 of the row's own
-# numbers are turned, for its score. So the *value* is turned as well, by its own
-# position, and the output is a sum of turned values. It depends on where in the text we
-# are:
+# and a value kept apart would be twice as many. It has a price that is easy to miss.
+# RoPE turns 64 numbers of the row, so that it has a position as a key. But key and value
+# are one: the *value* is turned as well, by its own position. (MLA kept a small key apart
+# for this, and turned no value.) The output is then a sum of turned values, and depends
+# on where in the text we are.
+#
+# We take one layer of the tiny V4 with random weights, window only. Its rows have 32
+# numbers, and RoPE turns the last 8. The same text once at position 0, once at 700:
 
 # %%
 from tinymodels.attention.sliding import Sliding
@@ -540,8 +603,8 @@ x_BTX = torch.randn(1, 30, 64, generator=draw).double()
 def mixed(start, back):
     """What the heads take from a window; back: turned back by the query's angle."""
     step = Step(torch.zeros(1, 30, dtype=torch.long), start)
-    query, row = layer.project(x_BTX, layer.query_latent(x_BTX), step)
-    out = seen.look(query, layer.sink, layer.near(row, step))
+    query, row = layer.project(x_BTX, layer.query_latent(x_BTX), step)  # both turned
+    out = seen.look(query, layer.sink, layer.near(row, step))  # one softmax, one sum
     rope, tail = layer.config.rope, out[..., -8:]
     turned = rotate(tail, rope, step.positions_T, back=True) if back else tail
     return torch.cat([out[..., :-8], turned], dim=-1)
@@ -554,8 +617,8 @@ for back in (False, True):
           f" {(off[:24].max() < 1e-9).item()}; the last 8 by {off[24:].max():.2f}")
 
 # %% [markdown]
-# The same text, moved by 700 positions, and the last 8 numbers are quite different. They
-# are those that RoPE turns. Turned back by the angle of the *query's* position t, a
+# Not turned back, the last 8 numbers are quite different. They are those that RoPE
+# turns. Turned back by the angle of the *query's* position t, a
 # value from position s is turned by s − t in all: distances again, and nothing else.
 # (One turn for the sum is enough, since all its parts are turned back by the same
 # angle.)
@@ -571,19 +634,22 @@ print(inspect.getsource(Sliding.attend))
 #
 # ## The number
 #
-# An entry of V4 in the deployed layout: 448 numbers in 8 bits each (FP8, chapter 11
-# opens it), 64 numbers that RoPE turns in 16 bits, 7 scales and 1 byte of padding. An
-# index key: 128 numbers in 4 bits and 4 scales.
+# Numbers in few bits share a *scale*, one number by which all of a block are multiplied
+# when they are read ([chapter 11](11__fp4.ipynb) opens this). An entry of V4 in the
+# deployed layout: 448 numbers in FP8, one byte each, and a scale of one byte for every 64
+# of them, 7 in all; 64 numbers that RoPE turns, in 16 bits; 1 byte of padding. An index
+# key: 128 numbers in FP4, two in a byte, and a scale of one byte for every 32, 4 in all.
 
 # %%
-entry, key = 448 + 64 * 2 + 7 + 1, 128 // 2 + 4
+entry, key = 448 + 448 // 64 + 64 * 2 + 1, 128 // 2 + 128 // 32
 csa, hca = (entry + key) / 4, entry / 128
 print(f"entry {entry}, key {key}; a token costs {csa:g} in CSA, {hca:g} in HCA")
 total = kinds[4] * csa + kinds[128] * hca
-print(f"{kinds[4]} x {csa:g} + {kinds[128]} x {hca:g} = {total:,} bytes a token;"
+print(f"{kinds[4]} x {csa:g} + {kinds[128]} x {hca:g} ="
+      f" {kinds[4] * csa:,g} + {kinds[128] * hca:g} = {total:,} bytes a token;"
       f" ledger {ledger.rate('deepseek-v4-flash'):,}")
 said = get("deepseek-v4-flash").rate
-print(f"published: {said.value:,} [{said.status}], {said.source}")
+print(f"[{said.status}] {said.source}")
 
 # %% [markdown]
 # The keys of the indexer cost more than all HCA layers together: 21 × 17 = 357 against
@@ -654,8 +720,9 @@ for name in ("deepseek-v4-flash", "deepseek-v4-pro"):
 #
 # - the **windows**: 128 rows in each of 43 layers, kept in a ring,
 # - the **open groups**: values and gates of tokens whose group is not complete, in 32
-#   bits. CSA keeps two groups of 4, twice as wide, for the entries and for the keys;
-#   HCA one group of 128.
+#   bits, since sums and exponents are still to be made of them. CSA keeps two groups of
+#   4, because the one before is pooled again, each token twice as wide, for the entries
+#   and for the keys; HCA one group of 128.
 
 # %%
 rings = entry * 128 * 43
@@ -670,8 +737,10 @@ for name in ("deepseek-v4-flash", "deepseek-v4-pro"):
     print(f"{name}: windows {e['window']:,}, open groups {e['open_state']:,} a text")
 
 # %% [markdown]
-# So 15.4 million bytes for every text, once. Three mistakes about this cache are seen
-# in public. Here they are as arithmetic.
+# The open groups are the larger part: 128 tokens with a value and a gate of 512 numbers
+# each, unrounded, in 20 layers. In all 15.4 million bytes for every text, once.
+#
+# Three mistakes about this cache are seen in public. Here they are as arithmetic.
 
 # %%
 print("1. a pool with a fixed part, divided by its tokens:")
@@ -726,7 +795,8 @@ if backend.current().name == "interpret":
 # %% [markdown]
 # An entry is read by `kernels/sparse_attention.py`: a list of entries and a window, one
 # softmax, a sink. What one new token reads in one layer of V4-Flash at a million tokens
-# (this kernel's rows have 16 bits a number; chapter 11 reads packed ones):
+# (this kernel's rows have 16 bits a number; [chapter 11](11__fp4.ipynb) reads packed
+# ones):
 
 # %%
 sizes = dict(tokens=1, heads=64, head_dim=512, rows=128, sink=True)
@@ -739,46 +809,76 @@ for name, n in {"CSA": 512, "HCA": 8_192, "a row for every token": 1_048_576}.it
 # ## What pooling loses
 #
 # Four tokens in one entry: something must go. What? Models of three layers, alike but
-# for m, read memory games (*lamp Ada, blue park, lamp ...?*). All have a window of 8
-# tokens. They are judged only by words whose pair has left the window. Three seeds, 800
-# steps of training. The loss is that of the last 100 steps, over near words as well.
+# for m, learn memory games of 32 words. All have a window of 8 tokens. They are judged
+# only by words whose pair has left the window. There are two games: pairs *in a row*
+# (*Ada Rosa Iris Nora Ada ...?*), which has a rhythm of two words, and pairs *with gaps*
+# of none to two letters (*Ada Rosa q Iris Nora x f Ada ...?*), which has none.
 
 # %%
 from tinymodels import group_sizes
 
 runs = group_sizes.results()["runs"]
-fig, ax = plot.figure(6.4, 2.9)
+fig, axes = plot.figure(6.4, 2.9, columns=2)
 names = {size: f"m = {size}" if size else "no groups" for size in group_sizes.SIZES}
-for size, colour in zip(group_sizes.SIZES, (plot.BLACK, *plot.PALETTE)):
-    curves = [run["right"] for run in runs if run["size"] == size]
-    for n, curve in enumerate(curves):
-        at = [group_sizes.EVERY * (i + 1) for i in range(len(curve))]
-        ax.plot(at, curve, color=colour, linewidth=1.3,
-                label=None if n else names[size])
-    ends = " ".join(f"{curve[-1]:4.0%}" for curve in curves)
-    own = next(run for run in runs if run["size"] == size)
-    losses = " ".join(f"{run['loss'][-1]:.2f}" for run in runs if run["size"] == size)
-    print(f"{names[size]:9} {own['bytes_per_token']:4} bytes a token;"
-          f" found {ends}; loss {losses}")
-ax.set(xlabel="steps of training", ylim=(0, 1.03), title="far words found, 3 seeds")
-ax.legend()
-plot.show(fig, alt="Without groups nothing is found. Groups of 2 learn fastest; 1 and 4"
-          " follow, 8 comes last.")
+for ax, game in zip(axes, group_sizes.GAMES):
+    for size, colour in zip(group_sizes.SIZES, (plot.BLACK, *plot.PALETTE)):
+        same = [r for r in runs if (r["game"], r["size"]) == (game, size)]
+        for n, run in enumerate(same):
+            at = [group_sizes.EVERY * (i + 1) for i in range(len(run["right"]))]
+            ax.plot(at, run["right"], color=colour, linewidth=1.3,
+                    label=None if n else names[size])
+    ax.set(xlabel="steps of training", ylim=(0, 1.03), title=f"far words found, {game}")
+axes[1].legend(loc="upper left")
+plot.show(fig, alt="Without groups nothing is found. In a row, groups of 1 and 2 find"
+          " all, 4 most, 8 half. With gaps, groups of 2 lead, and all still rise.")
+
+# %%
+for size in group_sizes.SIZES:
+    told = []
+    for game in group_sizes.GAMES:
+        same = [r for r in runs if (r["game"], r["size"]) == (game, size)]
+        told.append(f"{game} " + " ".join(f"{r['right'][-1]:4.0%}" for r in same))
+    print(f"{names[size]:9} {same[0]['bytes_per_token']:4} bytes a token; found at the"
+          f" end: {', '.join(told)}")
 
 # %% [markdown]
-# Without groups, none: what has left the window is gone. The loss alone would not have
-# told: with seed 0 it is lower without groups than with groups of 1, thanks to near
-# words. With groups of 8 about one word in eight or nine is found, in every seed. So
-# wide groups do lose something here.
+# Without groups, nothing but a lucky guess: what has left the window is gone. Pairs in a
+# row are learned to the end, or nearly so. Groups of 1, which lose nothing, and groups of
+# 2 find all but a few words; groups of 4 a good four fifths, groups of 8 about half. That
+# is what an entry for so many tokens has lost.
 #
-# But groups of 1, which lose nothing at all, find about as much as groups of 4 (0.02
-# apart or less) and much less than groups of 2. After these 800 steps nobody has
-# learned the task to the end. So the picture shows how *fast* it is learned. Two things
-# may pull: an entry that holds more is less exact, and among fewer entries the right
-# one may be sooner found. And this game may be kind to groups of 2: it is made of
-# pairs, one after the other, so that it has a rhythm of two words. A longer training,
-# or another game, can change the order. It will not change the first line.
+# Was the rhythm of two words kind to groups of 2? With gaps there is none. All learn more
+# slowly, groups of 1 the most unevenly, and the curves still rise at the end. Who would
+# win this game of 1 and 2 cannot be said from here. But 4 stay behind 2, and 8 behind 4,
+# in both games and from both seeds. (An entry has 32 numbers here and 512 in V4, which
+# also lets groups of 4 overlap.)
 #
+# ## Your own pieces
+#
+# Have you solved 08.2, 08.3 or 08.4? Then `my_parts()` finds your functions; the course's
+# take the place of the others. The trained model pools with them and weighs with them,
+# over a prompt and one more token.
+
+# %% tags=["nbval-ignore-output"]
+from dataclasses import replace
+
+from grading import my_parts
+from tinymodels.parts import Parts
+
+PIECES = ("pool", "pool_overlapping", "attend_with_sink")
+yours = my_parts()
+parts = replace(Parts(), **{piece: getattr(yours, piece) for piece in PIECES})
+
+# %%
+mine = checkpoints.load("tiny_v4-recall-seed0", parts=parts).requires_grad_(False)
+logits = []
+for one in (model, mine):
+    memory = one.new_cache(2, 32, "float32")
+    logits.append([one(part, memory) for part in asked.tokens[:2, :32].split(31, 1)])
+same = all(torch.allclose(a, b, atol=1e-4) for a, b in zip(*logits))
+print("the same logits:", same)
+
+# %% [markdown]
 # ## What it costs
 #
 # The whole tiny models of this course, recall and bytes. (The cell reads the
@@ -809,8 +909,8 @@ print(f"tiny_v4 on top, once a text: {once['window']:,} bytes of windows,"
 # | read by a query | 2,048 rows | window, and 512 entries (CSA) or all (HCA) |
 # | when is it there | at once | when its group is complete |
 #
-# Whole layers still keep entries of their own. Must they? That is chapter 09's and 10's
-# question.
+# Whole layers still keep entries of their own. Must they? That is the question of
+# [chapter 09](09__ced.ipynb) and [chapter 10](10__csa2.ipynb).
 #
 # ## Exercises
 #

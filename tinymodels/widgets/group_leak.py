@@ -39,7 +39,7 @@ def look(m: int, rule: str, token: int) -> View:
     caught = _listed(told)
     which, verb = ("output", "moves") if len(told) == 1 else ("outputs", "move")
     verdict = (
-        f"Over all tokens this rule tells of the future {everywhere} times: a leak."
+        f"Over all tokens this rule knows of the future {everywhere} times: a leak."
         if everywhere
         else "Whichever token is changed, nothing before it moves: no leak."
     )
@@ -47,8 +47,8 @@ def look(m: int, rule: str, token: int) -> View:
         number=str(len(told)),
         unit=f"{which} before token {token} {verb}",
         lines=(
-            f"Token {token} became another one: {caught}. From it on, {after} of"
-            f" {TOKENS - token} do.",
+            f"Token {token} became another one: {caught}. Of the {TOKENS - token} outputs from it"
+            f" on, {after} move, as they may.",
             f"A group is read when {RULES[rule]}. {verdict}",
         ),
         alt=f"{TOKENS} tokens in groups of {m}. Token {token} was changed: {caught}.",
