@@ -271,7 +271,8 @@ for seed, wishes in enumerate((tower, choices.wishes(second, held.tokens))):
         seen_BT = wish.visible_TS.sum(-1).expand(asked_BT.shape)[asked_BT]
         chance = (wish.k / seen_BT).mean()
         served = wish.served_BT[asked_BT].mean()
-        print(f"{wish.layer:3}     {wish.mode:8} {got:10.0%} {chance:15.0%} {served:15.0%}")
+        print(f"{wish.layer:3}     {wish.mode:8} {got:10.0%} {chance:15.0%}"
+              f" {served:15.0%}")
 
 # %% [markdown]
 # The owners get most of what they want: their indexers were taught to follow their own
