@@ -116,7 +116,8 @@ for ax in axes:
     colours = [plot.LIGHT["accent"]] + [plot.LIGHT["soft"]] * 3
     ax.barh([p.strip() or repr(p) for p in pieces], share.cpu(), color=colours)
     ax.invert_yaxis()
-    ax.set(xlim=(0, 1), xticks=[0, 0.5, 1], title=f"after {text_BT.shape[1]} tokens")
+    ax.set(xlim=(0, 1), xticks=[0, 0.5, 1])
+    ax.set_title(f"after {text_BT.shape[1]} tokens", fontsize=9)
     text_BT = torch.cat([text_BT, token[None, :1]], dim=1)
 
 chosen = tokenizer.pieces(text_BT[0, start_BT.shape[1] :].tolist(), line_start=False)

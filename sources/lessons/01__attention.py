@@ -525,7 +525,7 @@ memory = allocate("deepseek-67b", tokens=100)  # its cache, without its weights
 held = memory.bytes()["global"]
 print("measured:  ", f"{held / 100:,.0f} bytes per token,", plot.bytes_text(held),
       "for 100")
-predict("01-c", guess, answer=formula // by_hand, unit="times")
+predict("01-c", guess, answer=formula // by_hand)
 
 # %% [markdown]
 # **389,120 bytes for one token.** Its layers and heads are stated in the released
@@ -555,7 +555,9 @@ BytesExplorer()
 #
 # **One: copy, with a mask.** Every copy of the program, called a *program*, asks for
 # its number and works on its own block. Blocks have a fixed size, and the last one may
-# reach beyond the end of the data: the mask says which numbers exist.
+# reach beyond the end of the data: the mask says which numbers exist. A tensor arrives
+# as the address of its first number, so `source + at` are the addresses of the block.
+# `tl.constexpr` marks a size that is fixed when the kernel is compiled.
 
 # %%
 from kernels import first_kernels
@@ -567,8 +569,9 @@ print(copy(torch.arange(11.0), block=4))
 # %% [markdown]
 # Three programs copied four, four and three numbers. Here is a kernel of your own, with
 # a `print` in it: in the interpreter a program is ordinary Python, and you can watch it
-# work. Take the mask away from the `tl.load` and run it again: the check around the
-# interpreter tells you which address lies outside.
+# work. `double[(3,)]` starts it three times side by side, as programs 0, 1 and 2. Take
+# the mask away from the `tl.load` and run it again: the check around the interpreter
+# tells you which address lies outside.
 
 # %%
 from kernels import backend
