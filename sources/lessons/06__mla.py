@@ -203,9 +203,11 @@ value_BSHD = torch.einsum("bsc,hdc->bshd", rows["latent"], up_v_HDC)
 print("made of them: keys", list(key_BSHD.shape), "values", list(value_BSHD.shape))
 
 # %% [markdown]
-# 40 numbers are kept, 128 are made. (`rope_factor` is 1 here; it is for models whose
-# RoPE was stretched to longer contexts.) What does the cache of the whole tiny V2 take?
-# The formula, and the measured storage:
+# 40 numbers are kept, 128 are made. (Two things in `project` that need not stop you:
+# `query_latent` squeezes the query in the same way, which saves weights and no cache;
+# `rope_factor` is 1 here, it is for models whose RoPE was stretched to longer
+# contexts.) What does the cache of the whole tiny V2 take? The formula, and the
+# measured storage:
 
 # %%
 from tinymodels.cache import allocate
