@@ -234,14 +234,14 @@ def test_the_bill(tmp_path):
 
 
 @pytest.mark.parametrize("preset", [tiny_v1, tiny_v4_1])
-@pytest.mark.parametrize("count", [120, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [80, pytest.param(1000, marks=pytest.mark.slow)])
 def test_many_requests_and_nothing_leaks(tmp_path, preset, count):
     now, budget = [0.0], 40_000
     engine = engine_of(
         preset, tmp_path, budget, window_budget=60_000, ttl=7, clock=lambda: now[0], block=8
     )
     draw = torch.Generator().manual_seed(0)
-    hits, tensors = 0, []
+    hits, alive = 0, []
     for i in range(count):
         now[0] += float(torch.rand((), generator=draw))
         which, length = (int(x) for x in torch.randint(1, 33, (2,), generator=draw))
@@ -251,12 +251,15 @@ def test_many_requests_and_nothing_leaks(tmp_path, preset, count):
         assert len(engine.windows._held) == len(engine.windows.lru)
         if i + 1 in (count // 2, count):
             gc.collect()
-            tensors.append(sum(type(o) is torch.Tensor for o in gc.get_objects()))
+            stores = (o.untyped_storage() for o in gc.get_objects() if type(o) is torch.Tensor)
+            alive.append(sum({s.data_ptr(): s.nbytes() for s in stores}.values()))
+            alive[-1] -= engine.windows.lru.used
     files = list(tmp_path.glob("*.rows"))
     assert len(files) == len(engine.store.lru) and not list(tmp_path.glob("*.half"))
     assert sum(f.stat().st_size for f in files) == engine.store.lru.used
     assert count // 20 < hits < count
-    assert tensors[1] < tensors[0] + 400, tensors  # windows come and go; nothing else stays
+    # Windows come and go, and are counted to the byte. Beyond them no more stays than an answer.
+    assert abs(alive[1] - alive[0]) < 20_000, alive
 
 
 def test_refusals(tmp_path):

@@ -99,6 +99,8 @@ def test_rows_of_a_replay_stay_known_as_such_after_a_restart(tmp_path, preset):
     assert engine.serve(text[: 3 * step + 1], 1).exact
     now[0] = 10.0
     assert not engine.serve(text, 1).exact  # replayed
+    other = engine.serve(text[: 3 * step] + text_of(2, 9), 1)  # exact rows, windows of the replay
+    assert (other.replayed, other.exact, other.hit) == (0, False, 3 * step)
     again = engine.serve(text, 1)  # goes on from windows that a replay made
     assert (again.replayed, again.exact, again.hit) == (0, False, 6 * step)
     engine.close()

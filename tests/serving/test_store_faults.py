@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tinymodels.serving import entries
 from tinymodels.serving import store as module
 from tinymodels.serving.store import NotStored, Refused, RowStore
 
@@ -186,6 +187,33 @@ def test_a_full_disk_tears_nothing(tmp_path, limit):
     store.close()
     again = RowStore(tmp_path, "m", BIG)
     assert set(again.lru) == {"a", "b"} and again.refused is None
+
+
+def test_the_last_bytes_of_a_file_may_be_those_that_do_not_fit(tmp_path):
+    """A write may then take less than it is given, and raise nothing."""
+    RowStore(tmp_path / "probe", "m", BIG).put("a", rows(0, 2000))
+    size = (tmp_path / "probe" / "a.rows").stat().st_size
+    store = RowStore(tmp_path / "e", "m", BIG)
+    with FullDisk(size - 9), pytest.raises(NotStored, match="a.rows"):
+        store.put("a", rows(0, 2000))
+    assert files(tmp_path / "e") == [] == list(store.lru)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, 14, 3])
+def test_a_fault_of_the_disk_is_no_fault_of_the_file(tmp_path, monkeypatch, code):
+    store = RowStore(tmp_path, "m", BIG)
+    store.put("a", rows(0))
+    store.close()
+    with FullDisk(0):  # nothing is written at a start that sweeps nothing
+        again = RowStore(tmp_path, "m", BIG)
+        assert same(again.get("a"), rows(0))
+        again.close()
+    error = sqlite3.OperationalError("the disk does not answer")
+    error.sqlite_errorcode = code
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="cannot be written: the"):
+        patch.setattr(entries.Entries, "_open", lambda self: (_ for _ in ()).throw(error))
+        RowStore(tmp_path, "m", BIG)
+    assert same(RowStore(tmp_path, "m", BIG).get("a"), rows(0))
 
 
 def test_on_a_full_disk_uses_are_not_noted_and_nothing_else_happens(tmp_path):
