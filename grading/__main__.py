@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,9 +195,9 @@ def _points(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from grading.audit import audit
+    from grading.audit import BUDGET_S, audit
 
-    bad, every = 0, []
+    bad, every, begin = 0, [], time.monotonic()
     for found in audit(full=options.full):
         every.append(found)
         bad += bool(found.problems)
@@ -205,6 +206,10 @@ def _audit(options: argparse.Namespace) -> int:
     named, known = sum(a.mistakes for a in every), sum(a.recognised for a in every)
     total = f"in all: {known} of {named} named mistakes"
     print(total + (f", {killed} of {mutants} mutants rejected" if mutants else ""))
+    if options.full:
+        seconds = time.monotonic() - begin
+        over = " OVER BUDGET" if seconds > BUDGET_S else ""
+        print(f"{seconds:.0f} s of a budget of {BUDGET_S} s{over}")
     print("all checks hold" if not bad else f"{bad} exercises have checks that do not hold")
     return 1 if bad else 0
 

@@ -20,6 +20,7 @@ from grading.verdict import assess, passes
 
 KILL_RATE = 0.95
 MUTANT_SECONDS = 5.0
+BUDGET_S = 15 * 60  # all of it, with `full`
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,17 @@ def test_usage_is_one_sentence_on_stderr_and_code_2(arguments, words, tmp_path, 
     assert not list(tmp_path.glob("*.json"))
 
 
+@pytest.mark.parametrize(("budget", "ends"), [(900, " 900 s"), (-1, " -1 s OVER BUDGET")])
+def test_an_audit_in_full_says_what_it_took(budget, ends, monkeypatch, capsys):
+    from grading import audit
+
+    assert audit.BUDGET_S == 15 * 60
+    monkeypatch.setattr(audit, "audit", lambda full: [audit.Audit("90.1", "t", 5, (), recognised=5)])
+    monkeypatch.setattr(audit, "BUDGET_S", budget)
+    assert main(["audit", "--full"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == "0 s of a budget of" + ends
+
+
 @pytest.mark.slow
 def test_the_audit_with_mutants_holds(capsys):
     assert main(["audit", "--full"]) == 0

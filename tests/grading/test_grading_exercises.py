@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from grading import check
-from grading.audit import audit_exercise, mutated_answers
+from grading.audit import MUTANT_SECONDS, audit_exercise, mutated_answers
 from grading.checks import EXERCISES
 from grading.course_notebook import Course, answers
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
@@ -160,7 +160,6 @@ def test_the_audit_finds_a_check_that_is_too_weak(solutions, stubs):
 
 
 SLOW = ("01.1", "01.5", "01.6")
-ENDLESS_SECONDS = 4  # a mutant may loop for ever; a right answer takes well under one second
 FEWEST = {"00": 8, "01": 8, "03": 5}  # mutants by chapter; elsewhere 3
 
 
@@ -170,7 +169,7 @@ FEWEST = {"00": 8, "01": 8, "03": 5}  # mutants by chapter; elsewhere 3
 def test_mutants_of_the_solution_do_not_pass(exercise):
     """All of them for quick exercises; `python -m grading audit --full` does every exercise."""
     survivors, total = [], 0
-    exercise = replace(exercise, seconds=min(exercise.seconds, ENDLESS_SECONDS))
+    exercise = replace(exercise, seconds=min(exercise.seconds, MUTANT_SECONDS))
     for mutant, answer in mutated_answers(exercise.id, COURSE.cells(exercise.notebook)):
         total += 1
         if answer is not None and passes(exercise, answer, CHECK_SEEDS):
