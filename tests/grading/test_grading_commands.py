@@ -97,7 +97,8 @@ def test_an_audit_in_full_says_what_it_took(budget, ends, monkeypatch, capsys):
     from grading import audit
 
     assert audit.BUDGET_S == 15 * 60
-    monkeypatch.setattr(audit, "audit", lambda full: [audit.Audit("90.1", "t", 5, (), recognised=5)])
+    found = audit.Audit("90.1", "t", 5, (), recognised=5)
+    monkeypatch.setattr(audit, "audit", lambda full: [found])
     monkeypatch.setattr(audit, "BUDGET_S", budget)
     assert main(["audit", "--full"]) == 0
     assert capsys.readouterr().out.splitlines()[-2] == "0 s of a budget of" + ends
