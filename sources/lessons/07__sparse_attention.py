@@ -88,7 +88,7 @@ predict("07-a", guess, answer=round(100 * shares[1][4]), unit="%")
 # %%
 for seed in (0, 1, 2):
     other = checkpoints.load(f"tiny_v1-text-seed{seed}")
-    for context in (64, 128, 256, 512):
+    for context in (64, 256, 512):
         found = few_entries.concentration(other, long[:, :context], (16,))
         line = "  ".join(f"{layer[0]:4.0%}" for layer in found)
         print(f"seed {seed}, {context:3} rows: best 16 carry {line}  (layer 0 to 3)")
@@ -730,8 +730,8 @@ from tinymodels.dice import Dice
 
 
 def answered(model, length):
-    """The part of the questions answered right, in six texts of this length."""
-    made = [data.recall(Dice("long", i), length, 48) for i in range(6)]
+    """The part of the questions answered right, in four texts of this length."""
+    made = [data.recall(Dice("long", i), length, 48) for i in range(4)]
     tokens = torch.tensor([text.tokens for text in made])
     said = model(tokens).argmax(-1)
     right = [said[b, at - 1] == tokens[b, at]

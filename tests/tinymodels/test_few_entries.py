@@ -144,12 +144,13 @@ def test_needles_are_found_with_a_trained_choice_and_not_without(name):
         assert right(few_entries.with_indexer(model, rule)) < 0.3
 
 
-def test_two_layers_read_every_needle_even_alone():
+@pytest.mark.parametrize("name", SPARSE)
+def test_two_layers_read_every_needle_even_alone(name):
     """What the lesson says below its widget, of the text that the widget shows."""
     from tinymodels.dice import Dice
     from tinymodels.widgets.which_entries import record
 
-    model = checkpoints.load("tiny_v3_2-recall-seed0").requires_grad_(False)
+    model = checkpoints.load(name).requires_grad_(False)
     looks = record(model, data.recall(Dice("widget", 0), 256, 40), (1, 24))
     for of_k in looks.looks.values():
         for one, needle in zip(of_k, looks.needles, strict=True):
@@ -157,11 +158,12 @@ def test_two_layers_read_every_needle_even_alone():
     assert max(one.layers[0][1] for one in looks.looks[24]) < 0.5
 
 
-def test_longer_texts_than_in_training_fail_with_every_entry_as_well():
+@pytest.mark.parametrize("name", SPARSE)
+def test_longer_texts_than_in_training_fail_with_every_entry_as_well(name):
     from tinymodels.dice import Dice
 
-    model = checkpoints.load("tiny_v3_2-recall-seed0").requires_grad_(False)
-    made = [data.recall(Dice("long", i), 512, 48) for i in range(6)]
+    model = checkpoints.load(name).requires_grad_(False)
+    made = [data.recall(Dice("long", i), 512, 48) for i in range(4)]
     tokens = torch.tensor([text.tokens for text in made])
     found = []
     for k in (24, 512):
