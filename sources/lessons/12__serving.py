@@ -404,8 +404,8 @@ for name, price in known.items():
           f"the answer {cost.output / cost.total:.0%}")
 
 # %% [markdown]
-# Of a hundred tokens ninety-nine are read, and yet the one that is written costs about
-# half of the bill, or more. When everything is found, reading is nearly free. (V4-Flash
+# For each token that is written a hundred are read, and yet the one costs about half of
+# the bill, or more. When everything is found, reading is nearly free. (V4-Flash
 # is the cheapest here, by prices that are not its maker's.)
 #
 # **Your own day.** A trace is a file of JSON lines: time in milliseconds, lengths, and
@@ -440,6 +440,7 @@ ratios = [ledger.disk_rate("deepseek-v4-flash", p) / 890 for p in intervals]
 fig, ax = plot.figure(6.4, 2.8)
 ax.plot(intervals, ratios, "o-")
 ax.axhline(8, color="black", linewidth=1)
+ax.text(16384, 9, "an eighth", ha="right")
 ax.set(xscale="log", xlabel="p, tokens between two stored windows (assumed)",
        ylim=(0, 34), title="V4-Flash's disk over V4.1's")
 ax.set_xticks([128, 892, 4096, 16384], ["128", "892", "4,096", "16,384"])
@@ -457,7 +458,8 @@ for p in (128, 892, 4096):
 # ## Requests in the same memory
 #
 # On a card a request needs its far rows, its windows and its half-built groups. How many
-# of 128,000 tokens fit into 100 GB that are free for caches?
+# of 128,000 tokens fit into 100 GB that are free for caches? (V1, the 67B, was made for
+# 4,096 tokens; here only its bytes are counted.)
 
 # %%
 for name in ("deepseek-67b", "deepseek-v3", "deepseek-v3.2", "deepseek-v4-flash",
