@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tools import build as building
+from tools.build import Target
 from tools.execute import CellFailed, execute
 from tools.stale import needs_build
 
@@ -53,18 +55,24 @@ def run_build(root: Path, stems: tuple[str, ...], force: bool) -> int:
         if not force and not needs_build(target):
             print(f"{target.name}: up to date")
             continue
-        try:
-            seconds = building.build(target)
-        except CellFailed as error:
-            print(f"{target.name}: {error}", file=sys.stderr)
-            failed = True
-            continue
-        note = building.over_budget(target, seconds)
-        failed = failed or bool(note)
-        print(f"{target.name}: built" + (f", {seconds:.1f} CPU s" if target.executed else ""))
+        seconds, note = taken(target, building.build)
+        failed = failed or seconds is None or bool(note)
+        if seconds is not None:
+            print(f"{target.name}: built" + (f", {seconds:.1f} CPU s" if target.executed else ""))
         if note:
             print(note, file=sys.stderr)
     return int(failed)
+
+
+def taken(target: Target, run: Callable[[Target], float]) -> tuple[float | None, str]:
+    """CPU seconds of a run, and what there is to say of its budget; None where a cell failed,
+    which is said on stderr."""
+    try:
+        seconds = run(target)
+    except CellFailed as error:
+        print(f"{target.name}: {error}", file=sys.stderr)
+        return None, ""
+    return seconds, building.over_budget(target, seconds)
 
 
 def run_time(root: Path, stems: tuple[str, ...]) -> int:
@@ -73,17 +81,12 @@ def run_time(root: Path, stems: tuple[str, ...]) -> int:
     for target in building.targets(root, stems):
         if not target.executed:
             continue
-        try:
-            seconds = execute(building.unexecuted(target), target.path.parent)
-        except CellFailed as error:
-            print(f"{target.name}: {error}", file=sys.stderr)
-            failed = True
-            continue
-        note = building.over_budget(target, seconds)
-        failed = failed or bool(note)
-        budget = building.CPU_BUDGET[target.folder]
-        verdict = ", too slow" if note else ""
-        print(f"{target.name}: {seconds:.1f} of {budget:.0f} CPU s{verdict}")
+        seconds, note = taken(target, lambda t: execute(building.unexecuted(t), t.path.parent))
+        failed = failed or seconds is None or bool(note)
+        if seconds is not None:
+            budget = building.CPU_BUDGET[target.folder]
+            verdict = ", too slow" if note else ""
+            print(f"{target.name}: {seconds:.1f} of {budget:.0f} CPU s{verdict}")
     return int(failed)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from grading.checks.kernel_lines import no_triton, ready
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
 from grading.hints import tied
@@ -132,16 +133,10 @@ def kernel_cases(draw: Draw) -> tuple[Case, ...]:
 
 
 def run_kernel(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """One program a row, on the GPU or in the interpreter; the output starts as NaN."""
-    import torch
-
-    from kernels import backend
-
-    kernel = answer.build() if isinstance(answer, KernelLines) else answer
-    device = "cuda" if backend.current().name == "cuda" else "cpu"
-    query_ND, key_NSD, value_NSD = (inputs[n].to(device) for n in ("query", "key", "value"))
+    """One program a row."""
+    names = ("query", "key", "value")
+    kernel, (query_ND, key_NSD, value_NSD), output_ND = ready(answer, KernelLines, inputs, names)
     rows, dim = query_ND.shape
-    output_ND = torch.full_like(query_ND, float("nan"))
     block = 1 << (dim - 1).bit_length()
     kernel[(rows,)](
         query_ND, key_NSD, value_NSD, output_ND, key_NSD.shape[1], dim**-0.5,
@@ -154,17 +149,6 @@ def expected_kernel(inputs: Mapping[str, Any]) -> dict[str, Expected]:
     arrays = (np.asarray(inputs[name], np.float64) for name in ("query", "key", "value"))
     rows = [reference.attend_one(query, key, value) for query, key, value in zip(*arrays)]
     return {"output": Expected(np.stack(rows), "ND")}
-
-
-def no_triton() -> str:
-    """Why there is no kernel to run in this process; "" where there is one."""
-    from kernels import backend
-
-    try:
-        choice = backend.current()
-    except backend.TritonUnavailable as error:
-        return f"this exercise needs triton: {error}"
-    return "" if choice.runs_triton else f"this exercise needs triton: {choice.reason}"
 
 
 DECODE_KERNEL = Exercise(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from grading.checks.ch01_optional import no_triton
+from grading.checks.kernel_lines import no_triton, ready
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
 from grading.hints import tied
@@ -40,14 +40,10 @@ def kernel_cases(draw: Draw) -> tuple[Case, ...]:
 
 
 def run_kernel(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """One program a text, on the GPU or in the interpreter; the output starts as NaN."""
-    from kernels import backend
-
-    kernel = answer.build() if isinstance(answer, GatherLines) else answer
-    device = "cuda" if backend.current().name == "cuda" else "cpu"
-    query, entry, index = (inputs[name].to(device) for name in ("query", "entry", "index"))
+    """One program a text."""
+    names = ("query", "entry", "index")
+    kernel, (query, entry, index), output = ready(answer, GatherLines, inputs, names)
     (batch, heads, dim), (entries, places) = query.shape, (entry.shape[1], index.shape[1])
-    output = torch.full_like(query, float("nan"))
     kernel[(batch,)](
         query, entry, index.int(), output, entries, places, SCALE,
         H=heads, D=dim, BLOCK_H=16, BLOCK_K=16, BLOCK_D=16,
