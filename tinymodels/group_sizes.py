@@ -20,6 +20,7 @@ import sys
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -42,7 +43,9 @@ WORDS = data.KEYS[:32]
 SEEDS = (0, 1)
 STEPS, ROWS, LENGTH, RATE, WARMUP = 1400, 16, 32, 4e-3, 50
 EVERY = 100
-SHAPES = dict(heads=4, head_dim=32, rope_dim=8, q_rank=48, out_groups=2, out_rank=32)
+SHAPES: dict[str, Any] = dict(
+    heads=4, head_dim=32, rope_dim=8, q_rank=48, out_groups=2, out_rank=32
+)
 
 
 def config(size: int) -> ModelConfig:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -92,7 +93,7 @@ def learn(rule: str, seed: int, steps: int = STEPS, measure: bool = True) -> dic
     run = Run("tiny_v4", "recall", seed, STEPS, ROWS, group_sizes.LENGTH, RATE, WARMUP)
     model = study.untrained(group_sizes.config(RATIO), seed)
     held_out = with_every_word(group_sizes.texts(TEXTS, 0, 0, held_out=True))
-    found = {"at once": [], "one by one": []}
+    found: dict[str, list] = {"at once": [], "one by one": []}
 
     def loss_at(step: int):
         batch = with_every_word(group_sizes.texts(ROWS, seed, step))
@@ -123,7 +124,9 @@ def results(path: Path = FILE) -> dict:
 
 def _all(save) -> None:
     floor = least(with_every_word(group_sizes.texts(TEXTS, 0, 0, held_out=True)))
-    made = {"steps": STEPS, "rows": ROWS, "every": EVERY, "least": round(floor, 4), "runs": []}
+    made: dict[str, Any] = {
+        "steps": STEPS, "rows": ROWS, "every": EVERY, "least": round(floor, 4), "runs": [],
+    }
     for seed, rule in product(SEEDS, MASKS):
         made["runs"].append(learn(rule, seed))
         ends = {way: found[-1] for way, found in made["runs"][-1]["measured"].items()}

@@ -10,8 +10,8 @@ from grading.exercise import Misconception
 def answer(
     row: Callable = lambda entry, key: entry + key,
     kept: Callable = lambda ratio: 1 / ratio,
-    owned: Callable = lambda ratios, owners: [ratios[layer] for layer in owners],
-    every: Callable = lambda ratios: [ratio for ratio in ratios if ratio],
+    owned: Callable = lambda ratios, owners: list(map(ratios.__getitem__, owners)),
+    every: Callable = lambda ratios: list(filter(None, ratios)),
     says: Callable = lambda shared, unshared: (shared, unshared),
 ) -> Callable:
     """Both sums with every choice open; the defaults make them right."""

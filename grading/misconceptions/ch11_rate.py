@@ -7,10 +7,14 @@ from collections.abc import Callable
 from grading.exercise import Misconception
 
 
+def reciprocal(ratio: int) -> float:
+    return 1 / ratio
+
+
 def answer(
     row: Callable = lambda dim: dim / 2 + -(-dim // 16),
     key: Callable = lambda dim: dim / 2 + -(-dim // 32),
-    share: Callable = lambda ratios: sum(1 / m for m in ratios),
+    share: Callable = lambda ratios: sum(map(reciprocal, ratios)),
     says: Callable = lambda rows, keys: (rows, keys),
 ) -> Callable:
     def bytes_per_token(ratios, dim, index_dim):

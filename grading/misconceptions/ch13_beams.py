@@ -98,12 +98,12 @@ BEAMS = (
         "in_place_backwards",
         "Rows are overwritten one after another, from the last to the first. The same fault: some "
         "text is gone before it is copied.",
-        beams(lambda *given: in_place(*given, backwards=True)),
+        beams(lambda rows, length, order: in_place(rows, length, order, backwards=True)),
     ),
     Misconception(
         "lengths_first",
         "The lengths come out right, but the rows are still overwritten one after another.",
-        beams(lambda *given: in_place(*given, both=False)),
+        beams(lambda rows, length, order: in_place(rows, length, order, both=False)),
     ),
     Misconception(
         "lengths_in_place",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from grading.exercise import Misconception
 from tinymodels import frontier
@@ -22,7 +23,8 @@ FAR = GQA(4, kv_heads=1, head_dim=6)
 
 def _one_head() -> ModelConfig:
     v1 = tiny_v1()
-    layers = (Layer(replace(x.attention, kv_heads=1), x.ffn) for x in v1.layers)
+    attention: Any = v1.layers[0].attention
+    layers = (Layer(replace(attention, kv_heads=1), x.ffn) for x in v1.layers)
     return v1.with_(layers=tuple(layers))
 
 

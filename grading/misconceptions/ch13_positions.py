@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -37,7 +38,9 @@ def keys(
 
 
 def _new_only() -> type:
-    class Keys(keys()):
+    right: Any = keys()
+
+    class Keys(right):
         def append(self, key_BTD):
             count = key_BTD.shape[1]
             return super().append(key_BTD)[:, -count:]
@@ -46,7 +49,9 @@ def _new_only() -> type:
 
 
 def _counts_texts() -> type:
-    class Keys(keys()):
+    right: Any = keys()
+
+    class Keys(right):
         def append(self, key_BTD):
             old = key_BTD[:, :0] if self.kept is None else self.kept
             start = 0 if self.kept is None else len(old)
