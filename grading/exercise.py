@@ -19,6 +19,8 @@ AXIS_NAMES = {  # letter of a shape suffix: (the axis, one place on it)
     "B": ("batch", "batch"), "T": ("new tokens", "token"), "S": ("cached tokens", "token"),
     "H": ("heads", "head"), "K": ("kv heads", "head"), "D": ("head dim", "dim"),
     "V": ("vocabulary", "word"), "N": ("rows", "row"), "L": ("layers", "layer"),
+    "X": ("width", "number"), "E": ("experts", "expert"), "F": ("units", "unit"),
+    "k": ("choices", "choice"), "I": ("index heads", "index head"),
 }  # fmt: skip
 
 

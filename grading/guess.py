@@ -55,7 +55,9 @@ def summary(chapter: str) -> str:
     if not latest:
         return f"No guesses are kept for chapter {chapter}."
     wrong = [event for event in latest.values() if not event.get("right")]
-    lines = [f"Chapter {chapter}: {len(latest) - len(wrong)} of {len(latest)} guesses were right."]
+    right = len(latest) - len(wrong)
+    verb = "was" if right == 1 else "were"
+    lines = [f"Chapter {chapter}: {right} of {len(latest)} guesses {verb} right."]
     for event in wrong:
         compared = _compared(event.get("guess"), event.get("answer"), event.get("unit", ""))
         lines.append(f"{event['id']}: {compared}")

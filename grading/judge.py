@@ -168,7 +168,7 @@ def _value(name: str, want: Expected, output: Output) -> str:
     index = tuple(int(i) for i in _where(wrong)[0])
     got, right = output.values[index], want.value[index]
     if not want.axes:
-        return f"you answered {_number(got)}; {_number(right)} is expected"
+        return f"{name}: you answered {_number(got)}; {_number(right)} is expected"
     return (
         f"{name} first differs at {place(want.axes, index)}: yours {_number(got)}, "
         f"expected {_number(right)} ({int(wrong.sum())} of {wrong.size} values differ)"

@@ -61,7 +61,7 @@ DECODER_ROWS = Exercise(
     cases=row_cases,
     run=lambda answer, inputs: {"rows": answer(*(inputs[name] for name in MAKES))},
     expected=lambda inputs: {
-        "rows": Expected(reference.decoder_rows(*(inputs[name] for name in MAKES)), "EBTD")
+        "rows": Expected(reference.decoder_rows(*(inputs[name] for name in MAKES)), "LBTD")
     },
     hints=(
         tied(
