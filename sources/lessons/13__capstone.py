@@ -134,7 +134,7 @@ for name, model_of in PUBLISHED.items():
     held = allocate(model_of.config, TOKENS).bytes()["global"] / TOKENS
     printed = "-" if said.status == "D" else f"{said.value:,.0f}"
     counted = f"{formula:11,.2f}{held:12,.2f}{printed:>11}"
-    print(f"{name:20}{counted}  {said.status}  {said.source}")
+    print(f"{name:20}{counted}  {said.status}  {said.source.split(';')[0]}")
     assert formula == held
     assert said.status == "D" or round(formula) == round(said.value)
 
@@ -286,7 +286,7 @@ print("right:", tokenizer.decode([game.tokens[at]]))
 print(side_by_side.table("recall", game.tokens[:at], game.tokens[at]))
 
 # %% [markdown]
-# Look at the last two columns of bytes. In a text this short, V4 holds more than V1: its
+# Look at the two columns of bytes. In a text this short, V4 holds more than V1: its
 # windows and open groups come first, and pay off only later. A rate is what one *more*
 # token costs. What lies there already is another number.
 #

@@ -195,9 +195,12 @@ def test_the_solution_is_another_and_its_weights_are_shipped():
     assert all(frontier.path(config, s, frontier.FOLDER).is_file() for s in frontier.SEEDS)
 
 
-def test_the_solution_is_trained_as_all_others():
+@pytest.mark.parametrize(("seed", "steps"), [(1, 2)] + [
+    pytest.param(seed, 20, marks=pytest.mark.slow) for seed in frontier.SEEDS
+])  # fmt: skip
+def test_the_solution_is_trained_as_all_others(seed, steps):
     """Its first steps are made again."""
     config = answers(COURSE, STEM)["13.8"]()
-    stored = frontier.about(config, 1)["first_losses"].split()
-    _, losses = frontier.learn(config, 1, 2)
-    assert losses == pytest.approx([float(x) for x in stored[:2]], abs=2e-3)
+    stored = frontier.about(config, seed)["first_losses"].split()
+    _, losses = frontier.learn(config, seed, steps)
+    assert losses == pytest.approx([float(x) for x in stored[:steps]], abs=2e-3)

@@ -45,9 +45,9 @@ def test_wrong_answers_are_counted_over_all_questions():
     assert 0.9 * 180 < wrong and frontier.recall(untrained, 5, 3) == 1 - wrong / 180
 
 
+@pytest.mark.parametrize("steps", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", frontier.SEEDS)
-def test_the_first_steps_are_made_again(seed):
-    steps = 4
+def test_the_first_steps_are_made_again(seed, steps):
     _, losses = frontier.learn(frontier.EXAMPLE, seed, steps)
     stored = frontier.about(frontier.EXAMPLE, seed)["first_losses"].split()
     assert len(stored) == 20

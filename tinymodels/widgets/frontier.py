@@ -208,7 +208,7 @@ def _picture(view: View):
     cost.spines["bottom"].set_visible(False)
     marks.set_yticks([])
     marks.set_xticks((0, 1), chart["ends"])
-    marks.set_xlabel("further right is better; filled: on the frontier", fontsize=8, labelpad=-6)
+    marks.set_xlabel("further right is better; filled: on the frontier", fontsize=8, labelpad=1)
     cost.set_title(chart["weigh"], fontsize=9)
     marks.set_title(chart["asked"], fontsize=9)
     fig.suptitle(f"{view.number} {view.unit}", x=0.01, ha="left", fontsize=11.5, fontweight="bold")
