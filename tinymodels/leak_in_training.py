@@ -125,7 +125,11 @@ def results(path: Path = FILE) -> dict:
 def _all(save) -> None:
     floor = least(with_every_word(group_sizes.texts(TEXTS, 0, 0, held_out=True)))
     made: dict[str, Any] = {
-        "steps": STEPS, "rows": ROWS, "every": EVERY, "least": round(floor, 4), "runs": [],
+        "steps": STEPS,
+        "rows": ROWS,
+        "every": EVERY,
+        "least": round(floor, 4),
+        "runs": [],
     }
     for seed, rule in product(SEEDS, MASKS):
         made["runs"].append(learn(rule, seed))
