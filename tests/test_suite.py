@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import another_seed
 from tools import suite
 from tools.suite import Outcome, Step
 
@@ -150,3 +151,16 @@ def test_threads_are_shared_between_the_processes(tmp_path, monkeypatch, capfd):
 def test_over_budget_is_said(capsys):
     suite.summarise([Outcome(Step("a", ("x",)), 0, 601.0)], 600)
     assert "OVER BUDGET" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("params", "slow"),
+    [
+        ({"name": "tiny_v1-text-seed0"}, False),
+        ({"steps": 4, "name": "tiny_v4_1-recall-seed2"}, True),
+        ({"seed": 1}, False),
+        ({}, False),
+    ],
+)
+def test_other_seeds_of_a_trained_model_are_for_the_full_suite(params, slow):
+    assert another_seed(params) is slow
