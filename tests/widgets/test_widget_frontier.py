@@ -4,7 +4,6 @@ What holds for each widget is asked of this one too, at every setting.
 """
 
 import pytest
-import test_widget_every
 from test_widget_every import (  # noqa: F401 - collected here, for the widget below
     test_a_saved_notebook_holds_words_and_the_same_picture,
     test_a_value_that_no_control_has_is_named,
@@ -14,6 +13,7 @@ from test_widget_every import (  # noqa: F401 - collected here, for the widget b
     test_reset_leads_back,
     test_still_text_is_dark_enough,
     test_the_browser_is_answered,
+    test_the_still_picture_is_whole_at_every_position,
     test_views_one_press_away_are_those_python_would_send,
     test_views_sent_ahead_are_those_python_would_send,
 )
@@ -34,17 +34,6 @@ MADE_UP = {
 @pytest.fixture
 def widget():
     return Frontier()
-
-
-@pytest.mark.slow
-def test_the_still_picture_is_whole_at_every_position(widget):
-    test_widget_every.test_the_still_picture_is_whole_at_every_position(widget)
-
-
-@pytest.mark.parametrize("asked", ["games: text of 512 tokens", "stories: loss"])
-def test_the_still_picture_is_whole_at_the_longest_words(widget, asked):
-    widget.set(asked=asked, weigh="bytes held after 256 tokens", model="tiny_v2_lite", ours=True)
-    assert test_widget_every.texts_outside(widget.draw(widget.view)) == []
 
 
 def test_rows_marks_and_line_are_what_was_measured(monkeypatch):
