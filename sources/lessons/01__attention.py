@@ -706,3 +706,5 @@ ledger_widget(through="01")
 # - DeepSeek LLM 67B: [arXiv 2401.02954](https://arxiv.org/abs/2401.02954) and its
 #   released configuration (95 layers, 8 kv heads, head dim 128); 389,120 bytes per
 #   token: status R.
+#
+# Next: [02 · Layers](02__layers.ipynb): one such memory in every layer.

@@ -710,3 +710,6 @@ ledger_widget(through="02")
 # - DeepSeek LLM 67B, [arXiv 2401.02954](https://arxiv.org/abs/2401.02954), and its
 #   released configuration: 95 layers, 8 kv heads, head dim 128 (C); 389,120 bytes per
 #   token (R); 4,096 bytes a layer (D).
+#
+# Next: [03 · The residual stream](03__residual_stream.ipynb): what runs past all the
+# layers.

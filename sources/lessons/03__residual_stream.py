@@ -787,3 +787,6 @@ ledger_widget(through="03")
 #   Sinkhorn and Knopp 1967.
 # - The single pass and the three counts: DeepSeek-V4.1-Flash report, [arXiv
 #   2609.19969](https://arxiv.org/abs/2609.19969).
+#
+# Next: [04 · FFN and experts](04__ffn_and_experts.ipynb): the half of a layer that
+# keeps nothing.

@@ -854,3 +854,5 @@ ledger_widget(through="04")
 # - Shapes, totals and active parameters: the models' reports and released
 #   configurations, as `tinymodels/published.py` cites them one by one. Totals and
 #   active figures: status C; shares: status D.
+#
+# Next: [05 · The bill](05__the_bill.ipynb): cache and weights on one card.

@@ -728,3 +728,5 @@ ledger_widget(through="05")
 #   is read off a published chart (R) and computed from its released shapes (D).
 # - Cards: the vendors' data sheets, dense 16-bit products. Other models: the fields of
 #   their released configurations (`tinymodels/released.py`).
+#
+# Next: [06 · MLA](06__mla.ipynb): one small row in place of all heads.
