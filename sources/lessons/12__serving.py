@@ -569,3 +569,5 @@ ledger_widget(through="12")
 #   `FAST25-release/traces`.
 # - Pieces named by chained hashes are what serving engines such as vLLM do, beside
 #   PagedAttention, [arXiv 2309.06180](https://arxiv.org/abs/2309.06180).
+#
+# Next: [13 · Capstone](13__capstone.ipynb): everything together.
