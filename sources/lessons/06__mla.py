@@ -250,8 +250,8 @@ predict("06-b", guess, answer=ledger.rate(with_heads(config, 8)), unit="bytes")
 # ## Absorption
 #
 # So far MLA saves memory and costs work: before each new token, keys and values of
-# *all* earlier tokens must be made again. For V3 and 4,096 tokens that is 134 million
-# numbers a layer, for one word. But look at a score. `q` is a head's query, `c` a
+# *all* earlier tokens must be made again. For V2 or V3 and 4,096 tokens that is 134
+# million numbers a layer, for one word. But look at a score. `q` is a head's query, `c` a
 # latent:
 #
 # 1. score = q · (W_UK c)
@@ -267,6 +267,7 @@ predict("06-b", guess, answer=ledger.rate(with_heads(config, 8)), unit="bytes")
 # %%
 q_D, W_DC = query[0][0, -1, 2], up_k_HDC[2]  # the last token's query, head 2
 c_SC = rows["latent"][0]
+print(f"V2 and V3, a layer: 4,096 x {every_head:,} = {4096 * every_head:,} numbers")
 
 one = torch.stack([q_D @ (W_DC @ c_C) for c_C in c_SC])  # a key for each of 50 tokens
 other = c_SC @ (W_DC.T @ q_D)  # one longer query, no key at all
@@ -710,3 +711,6 @@ ledger_widget(through="06")
 # - The best table of a given rank: Eckart and Young 1936, *Psychometrika* 1.
 # - 69,120, 31,104 and 70,272 are arithmetic on the released configurations (status D);
 #   389,120 is read off a chart (status R).
+#
+# Next: [07 · Sparse attention](07__sparse_attention.ipynb): reading less of what is
+# kept.
