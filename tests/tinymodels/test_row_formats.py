@@ -109,18 +109,20 @@ def test_four_bits_hurt_more_near_than_far(name, seed):
     found = row_formats.effects(model, texts, pairs)
     near8, near4, far8, far4 = (found[pair].kl for pair in pairs)
     assert near4 > 1.3 * far4 and near4 > 1.5 * near8 and far4 > 1.5 * far8
-    assert all(effect.right > 0.9 for effect in found.values())
+    assert found[pairs[1]].right > 0.9
+    assert all(found[pair].right == 1 for pair in (pairs[0], *pairs[2:]))
 
 
 @pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("name", WRITERS)
-def test_on_text_four_bits_cost_loss_near_and_hardly_any_far(name, step):
+def test_on_text_four_bits_near_cost_most(name, step):
+    """One batch of eight texts can say the opposite (the fourth does), so there are 32."""
     model = checkpoints.load(name).requires_grad_(False)
-    texts = data.batch("text", 0, step, data.Stage(8, 256), held_out=True)
-    found = row_formats.effects(model, texts, [("FP4", "bf16"), ("bf16", "FP4")])
-    near, far = found["FP4", "bf16"], found["bf16", "FP4"]
-    assert near.kl > 4 * far.kl
-    assert near.more > 0.003 and abs(far.more) < 0.004
+    texts = data.batch("text", 0, step, data.Stage(32, 256), held_out=True)
+    pairs = [("FP4", "bf16"), ("FP8", "bf16"), ("bf16", "FP8"), ("bf16", "FP4")]
+    near, *others = row_formats.effects(model, texts, pairs).values()
+    assert near.kl > 4 * others[-1].kl
+    assert near.more > 0.005 and near.more > 3 * max(other.more for other in others)
 
 
 @pytest.mark.parametrize("name", TRAINED)
