@@ -7,7 +7,7 @@ import pytest
 
 from tools.__main__ import main
 
-LESSON = '''\
+LESSON = """\
 # %% [markdown]
 # # 97. Halves
 #
@@ -31,7 +31,7 @@ print(halve(7))
 import time
 
 print(time.perf_counter())
-'''
+"""
 
 EXERCISE = '''\
 # %% [markdown]

@@ -73,7 +73,7 @@ def test_links_resolve(course):
     good = (
         f"[e](../exercises/{STEM}.ipynb) [h](../exercises/{STEM}.ipynb#Halves) [r](../README.md)"
         "[s](../README.md#Two-words) [up](#Halves) [web](https://example.org/x) ![p](../README.md)"
-        " `[code](nowhere)` <a href=\"../README.md\">r</a>\n```\n[code](nowhere)\n```\n"
+        ' `[code](nowhere)` <a href="../README.md">r</a>\n```\n[code](nowhere)\n```\n'
     )
     assert found(lesson(nbformat.v4.new_markdown_cell(good), root=course), text.links_resolve) == []
     for bad in ("98.ipynb", "#Thirds", "../README.md#Thirds", f"../exercises/{STEM}.ipynb#x"):
