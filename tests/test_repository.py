@@ -151,7 +151,7 @@ def test_a_field_that_containers_do_not_know_is_seen(field, value):
 
 def test_it_is_said_what_was_never_tried():
     assert "really tried: none" in read("docs/elsewhere.md")
-    for name in ("Binder", "Colab", "ontainer"):
+    for name in ("Binder", "Colab", "ontainer", "conda"):
         assert name in read("README.md") and name in read("docs/elsewhere.md")
 
 
