@@ -307,7 +307,7 @@ for i in range(1, 8):
     print(f"layer {i} ({mode:7}) without far memory:"
           f" {found[0]} found, seed 1 {found[1]}")
 alone = [without_far(model, *range(1, 7)) for model in (tiny, second)]
-print(f"all but layer 7 without far memory: {alone[0]:.0%} found, seed 1 {alone[1]:.0%}")
+print(f"all but layer 7 without it: {alone[0]:.0%} found, seed 1 {alone[1]:.0%}")
 
 # %% [markdown]
 # In the first model one layer does the work: 7, a **Reuse** layer. It owns nothing and
