@@ -149,8 +149,18 @@ def test_threads_are_shared_between_the_processes(tmp_path, monkeypatch, capfd):
 
 
 def test_over_budget_is_said(capsys):
-    suite.summarise([Outcome(Step("a", ("x",)), 0, 601.0)], 600)
+    assert suite.summarise([Outcome(Step("a", ("x",)), 0, 599.0)], 600)
+    assert not suite.summarise([Outcome(Step("a", ("x",)), 0, 601.0)], 600)
     assert "OVER BUDGET" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("seconds", "ci", "code"), [(601, "true", 1), (601, "", 0), (599, "1", 0)])
+def test_over_budget_fails_in_ci_alone(monkeypatch, seconds, ci, code):
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(suite, "plan", lambda *_: [Step("a", ("x",))])
+    monkeypatch.setattr(suite, "run", lambda step, folder: Outcome(step, 0, seconds))
+    monkeypatch.setattr(suite, "own_count", lambda outcome: {"passed": 1})
+    assert suite.main([]) == code
 
 
 @pytest.mark.parametrize(

@@ -204,8 +204,8 @@ def exit_code(outcomes: list[Outcome]) -> int:
     return 0 if ran and not any(ran) else 1
 
 
-def summarise(outcomes: list[Outcome], budget_s: float) -> None:
-    """Print what ran and how it ended, then one line that counts it all."""
+def summarise(outcomes: list[Outcome], budget_s: float) -> bool:
+    """Print what ran and how it ended, then one line that counts it all; -> was it in time?"""
     print("\n== what ran")
     width = max(len(outcome.step.name) for outcome in outcomes)
     for outcome in outcomes:
@@ -219,6 +219,7 @@ def summarise(outcomes: list[Outcome], budget_s: float) -> None:
         for kind in total:
             total[kind] += counts.get(kind, 0)
     print(", ".join(f"{number} {kind}" for kind, number in total.items()))
+    return seconds <= budget_s
 
 
 def own_count(outcome: Outcome) -> dict[str, int]:
@@ -243,8 +244,9 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("Stopped before the end.", file=sys.stderr)
         return 2
-    summarise(outcomes, BUDGET_S["--all" in arguments])
-    return exit_code(outcomes)
+    in_time = summarise(outcomes, BUDGET_S["--all" in arguments])
+    late = bool(os.environ.get("CI")) and not in_time  # a learner's machine may be slower
+    return exit_code(outcomes) or int(late)
 
 
 if __name__ == "__main__":
