@@ -58,6 +58,19 @@ QUERIES = {
     "怎么安装": "README.zh-CN.html",
     "量化": "docs/glossary.html#term-quantise",
 }
+# (the language of the page, what is typed) -> the place that must be the very first.
+FIRST = {
+    ("en", "install"): "README.html#",
+    ("en", "how to install"): "README.html#",
+    ("zh-CN", "install"): "README.zh-CN.html#",
+    ("en", "conda"): "README.html#with-conda",
+    ("en", "conda install"): "README.html#with-conda",
+    ("zh-CN", "conda"): "README.zh-CN.html#用-conda",
+    ("en", "怎么安装"): "README.zh-CN.html#",
+    ("en", "syllabus"): "docs/syllabi.html#",
+    ("en", "course plan"): "docs/syllabi.html#",
+    ("zh-CN", "大纲"): "docs/syllabi.html#",
+}
 
 
 def pale(node):
@@ -149,6 +162,20 @@ def test_a_learners_question_finds_its_place(searched, typed, wanted):
     assert any(place.startswith(wanted) for place in found), found
 
 
+@pytest.mark.parametrize("asked, wanted", FIRST.items())
+def test_what_comes_first_is_in_the_readers_language(searched, asked, wanted):
+    language, typed = asked
+    assert searched(typed, language)["places"][0] == wanted
+
+
+def test_the_search_prefers_the_language_of_its_page(new_page, site):
+    for path, first in (("index.html", "README.html"), ("README.zh-CN.html", "README.zh-CN.html")):
+        page = show(new_page, site, path)
+        page.get_by_label("Search").fill("conda")
+        page.locator("#found li").first.wait_for()
+        assert f"/{first}#" in page.locator("#found a").first.evaluate("(link) => link.href")
+
+
 def test_what_the_search_says_when_it_is_not_sure(searched):
     assert searched("latnet")["heard"] == [["latnet", "latent"]]
     assert not searched("absorb tent map chromatic")["whole"]
@@ -163,12 +190,12 @@ def searched(new_page, site):
     page = show(new_page, site, "index.html")
     page.get_by_label("Search").fill("row")
     page.locator("#found li").first.wait_for()
-    script = """(typed) => {
-      window.courseFind ??= finder(window.courseIndex);
-      const { hits, whole, heard } = courseFind(typed);
+    script = """([typed, language]) => {
+      const find = (window.courseFinds ??= {})[language] ??= finder(courseIndex, language);
+      const { hits, whole, heard } = find(typed);
       return { places: hits.map(({ entry }) => `${entry.u}#${entry.a}`), whole, heard };
     }"""
-    return lambda typed: page.evaluate(script, typed)
+    return lambda typed, language="en": page.evaluate(script, [typed, language])
 
 
 def test_pictures_follow_the_theme(new_page, site):

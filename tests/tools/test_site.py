@@ -21,6 +21,7 @@ from tools.site.cells import body
 from tools.site.dark import named, size, turned, twin
 from tools.site.glossary import names, rows
 from tools.site.live import live
+from tools.site.search import ANSWERED_BY
 from tools.site.write import DOCUMENTS, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,6 +183,9 @@ def test_the_search_knows_every_page(site, pages):
     index = json.loads(text.removeprefix("window.courseIndex = ").rstrip().rstrip(";"))
     entries = index["entries"]
     assert all(term[0] in pages["docs/glossary.html"].ids for term in index["terms"])
+    answers = {typed: also for typed, _, *also in index["also"] if also}
+    assert answers.keys() == ANSWERED_BY.keys()
+    assert {page for also in answers.values() for page in also} <= set(pages)
     assert {entry["u"] for entry in entries} == set(pages) - {"index.html"}
     for entry in entries:
         assert not entry["a"] or entry["a"] in pages[entry["u"]].ids

@@ -1,14 +1,17 @@
 // The search: finder(index)(what was typed) -> {hits: [[score, entry, words]], whole, read}.
 // Words are compared by their stems. A name from the glossary also finds the term's other names,
 // in both languages; Chinese is compared by pairs of characters. Nothing here touches the page.
+// Of two pages that say the same the one in the reader's language comes first: language is that of
+// the page on which it was typed. Chinese words find Chinese pages on any of them.
 
-function finder({ entries, terms, also }) {
+function finder({ entries, terms, also }, language = "en") {
   const STOP = new Set(("a an and are as at be but by can could did do does for from had has have how i if in into is"
     + " it its me my not of on one or our should so than that the their them then there these they this to too"
     + " us use was we were what when where which who why will with would you your about much many get gets"
     + " difference between vs versus mean means").split(" "));
   const CHINESE_STOP = /什么是|是什么|为什么|怎么样|怎样|怎么|如何|什么|哪些|多少|可以|一个|需要|的|了|吗|呢|和|与|在|是/g;
   const KIND = { glossary: 0.8, lesson: 1, exercises: 0.6, other: 0.55 };
+  const OTHER_LANGUAGE = 0.6;
 
   function stem(word) {
     if (/[^a-z]/.test(word) || word.length < 4) return word;
@@ -57,8 +60,8 @@ function finder({ entries, terms, also }) {
   for (const [anchor, ...names] of terms) {
     for (const name of names) named.push({ name: tokens(name).join(" "), anchor, others: names });
   }
-  for (const [typed, ours] of also) {
-    named.push({ name: tokens(typed).join(" "), anchor: null, others: [ours] });
+  for (const [typed, ours, ...pages] of also) {
+    named.push({ name: tokens(typed).join(" "), anchor: null, others: [ours], pages });
   }
 
   /** One letter more, less, other or swapped with its neighbour. */
@@ -97,13 +100,14 @@ function finder({ entries, terms, also }) {
     });
     const joined = ` ${asked.join(" ")} `;
     const every = ` ${tokens(low).join(" ")} `;
-    const found = new Map(); // the terms that were named -> are they all that was typed?
+    const found = new Map(); // the terms and pages that were named -> are they all that was typed?
     const told = named.filter(({ name }) => name && (joined.includes(` ${name} `) || every.includes(` ${name} `)));
-    for (const { name, anchor, others } of told) {
+    for (const { name, anchor, others, pages = [] } of told) {
       // "logit" in "logit lens" is no term of its own
       if (told.some((longer) => longer.anchor && longer.name !== name && ` ${longer.name} `.includes(` ${name} `))) continue;
       const own = new Set(name.split(" "));
-      if (anchor) found.set(anchor, Math.max(found.get(anchor) ?? 0, own.size / Math.max(own.size, asked.length)));
+      const share = own.size / Math.max(own.size, asked.length);
+      for (const place of anchor ? [anchor] : pages) found.set(place, Math.max(found.get(place) ?? 0, share));
       // Each word of the name is also met by the words of the term's other names.
       const more = others.flatMap(tokens).filter((token) => !STOP.has(token) && spread.has(token) && !own.has(token));
       for (const [i, token] of asked.entries()) {
@@ -133,7 +137,9 @@ function finder({ entries, terms, also }) {
       if (!met) continue;
       score *= KIND[entry.k];
       if (entry.k === "glossary" && found.has(entry.a)) score += 40 * found.get(entry.a) ** 2;
+      if (!entry.a && entry.l === language && found.has(entry.u)) score += 40 * found.get(entry.u) ** 2;
       score *= (met / groups.length) ** 2;
+      if (entry.l !== language && !/[\u4e00-\u9fff]/.test(typed)) score *= OTHER_LANGUAGE;
       hits.push({ score, entry, words: [...words], whole: met === groups.length });
     }
     hits.sort((one, other) => other.score - one.score);

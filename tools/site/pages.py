@@ -15,6 +15,7 @@ from . import glossary
 from .cells import Body
 from .chapters import STANDS_ON, Chapter
 from .dark import both
+from .search import language
 from .words import PICTURE_SIZE, Sections, converter
 
 COURSE = "KV cache, from MHA to CED"
@@ -244,9 +245,8 @@ def document(path: str, text: str, link: Callable[[str], str | None], title: str
     if path == "docs/glossary.html":
         markup = glossary.marked(markup)
     contents = tuple((name, words) for level, name, words in sections.found if level == 2)
-    language = "zh-CN" if path.endswith(".zh-CN.html") else "en"
     main = f'<div class="words document">{markup}</div>'
-    return Page(path, title, main, contents, (), language)
+    return Page(path, title, main, contents, (), language(path))
 
 
 def beside(page: Page, others: list[Page]) -> Page:

@@ -44,8 +44,16 @@ ALSO = (
     ("prompt caching", "prefix cache"),
     ("context caching", "prefix cache"),
     ("generate", "decode"),
-    ("install", "environment"),
+    ("install", "environment builds 运行"),
+    ("set up", "environment builds 运行"),
+    ("setup", "environment builds 运行"),
     ("安装", "运行"),
+    ("syllabus", "afternoon weekend term"),
+    ("syllabi", "afternoon weekend term"),
+    ("curriculum", "afternoon weekend term"),
+    ("course plan", "afternoon weekend term"),
+    ("大纲", "afternoon weekend term"),
+    ("课程安排", "afternoon weekend term"),
     ("练习", "exercises"),
     ("答案", "exercises"),
     ("价格", "bill dollars"),
@@ -56,6 +64,18 @@ ALSO = (
     ("大模型", "model"),
     ("多少钱", "bill"),
 )
+
+# What somebody types -> the pages that answer it from their beginning, at most one a language.
+ANSWERED_BY = {
+    "syllabus": ("docs/syllabi.html",),
+    "syllabi": ("docs/syllabi.html",),
+    "curriculum": ("docs/syllabi.html",),
+    "course plan": ("docs/syllabi.html",),
+    "大纲": ("docs/syllabi.html",),
+    "install": ("README.html", "README.zh-CN.html"),
+    "set up": ("README.html", "README.zh-CN.html"),
+    "setup": ("README.html", "README.zh-CN.html"),
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +95,15 @@ class Entry:
             return "glossary"
         folder = self.page.split("/")[0]
         return {"notebooks": "lesson", "exercises": "exercises"}.get(folder, "other")
+
+    @property
+    def language(self) -> str:
+        return language(self.page)
+
+
+def language(page: str) -> str:
+    """The language in which a page of the site is written, as HTML names it."""
+    return "zh-CN" if page.endswith(".zh-CN.html") else "en"
 
 
 def of_parts(page: str, title: str, parts: list[Part]) -> list[Entry]:
@@ -120,10 +149,12 @@ def script(entries: list[Entry], glossary: str) -> str:
             "w": entry.words,
             "c": entry.code,
             "k": entry.kind,
+            "l": entry.language,
         }
         for entry in entries
     ]
     terms = [[anchor(term), *all_names] for term, all_names in rows(glossary)]
-    made = {"entries": known, "terms": terms, "also": ALSO}
+    also = [[typed, ours, *ANSWERED_BY.get(typed, ())] for typed, ours in ALSO]
+    made = {"entries": known, "terms": terms, "also": also}
     words = json.dumps(made, ensure_ascii=False, separators=(",", ":"))
     return f"window.courseIndex = {words};\n"

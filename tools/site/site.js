@@ -34,7 +34,7 @@
   const index = () => loading ??= new Promise((done, failed) => {
     const script = document.createElement("script");
     script.src = `${base}search.js`;
-    script.onload = () => done(finder(window.courseIndex));
+    script.onload = () => done(finder(window.courseIndex, root.lang));
     script.onerror = failed;
     document.head.append(script);
   });
