@@ -60,8 +60,10 @@ function finder({ entries, terms, also }, language = "en") {
   for (const [anchor, ...names] of terms) {
     for (const name of names) named.push({ name: tokens(name).join(" "), anchor, others: names });
   }
+  const speaks = new Map(entries.map(({ u, l }) => [u, l]));
   for (const [typed, ours, ...pages] of also) {
-    named.push({ name: tokens(typed).join(" "), anchor: null, others: [ours], pages });
+    const own = pages.filter((page) => speaks.get(page) === language);
+    named.push({ name: tokens(typed).join(" "), anchor: null, others: [ours], pages: own.length ? own : pages });
   }
 
   /** One letter more, less, other or swapped with its neighbour. */
@@ -137,7 +139,7 @@ function finder({ entries, terms, also }, language = "en") {
       if (!met) continue;
       score *= KIND[entry.k];
       if (entry.k === "glossary" && found.has(entry.a)) score += 40 * found.get(entry.a) ** 2;
-      if (!entry.a && entry.l === language && found.has(entry.u)) score += 40 * found.get(entry.u) ** 2;
+      if (!entry.a && found.has(entry.u)) score += 40 * found.get(entry.u) ** 2;
       score *= (met / groups.length) ** 2;
       if (entry.l !== language && !/[\u4e00-\u9fff]/.test(typed)) score *= OTHER_LANGUAGE;
       hits.push({ score, entry, words: [...words], whole: met === groups.length });
