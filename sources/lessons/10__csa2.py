@@ -215,7 +215,7 @@ for seed, (ax, common) in enumerate(zip(axes, shared)):
     for a, row in enumerate(common):
         for b, share in enumerate(row):
             ax.text(b, a, f"{share:.0%}", ha="center", va="center", fontsize=7,
-                    color="white" if share > 0.5 else "black")
+                    color="white" if share > 0.75 else "black")
     ax.set(xlabel="layer", ylabel="layer", title=f"picks in common, seed {seed}")
 plot.show(fig, alt="In both models layers 2 and 3 have more than half of their picks "
           "in common, layers 0 and 1 about as many as by chance with any other.")
