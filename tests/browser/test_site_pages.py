@@ -207,6 +207,21 @@ def test_pictures_follow_the_theme(new_page, site):
     assert set(page.evaluate(shown)) == {"by-day"}
 
 
+@pytest.mark.parametrize("path", ["index.html", "README.html"] + [p for p in PAGES if "books" in p])
+def test_letters_in_pictures_keep_their_size_on_a_phone(new_page, site, path):
+    page = show(new_page, site, path, width=400)
+    page.locator("figure.live[data-alive]").evaluate_all("(all) => all.map((one) => one.remove())")
+    shares = """() => [...document.querySelectorAll("main img.by-day")]
+      .map((i) => [i.getBoundingClientRect().width / i.getAttribute("width"), i.src])"""
+    small = [found for found in page.evaluate(shares) if 0 < found[0] < 0.7]
+    assert small == []
+    for picture in page.locator(".wide:visible").all():
+        assert picture.get_by_text("move it sideways").is_visible()
+        assert picture.locator(".scroll").evaluate("(it) => it.scrollWidth > it.clientWidth")
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    assert page.locator(".sideways:visible").count() == 0
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_paper_has_all_pictures_and_answers(new_page, site, dark):
     page = show(new_page, site, "notebooks/07__sparse_attention.html", dark=dark)
@@ -303,5 +318,5 @@ def test_without_scripts_the_still_pictures_are_there(browser, site):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((site / "notebooks/01__attention.html").as_uri())
-    assert page.locator("figure.live > img:visible").count() == 1
+    assert page.locator("figure.live img:visible").count() == 1
     context.close()

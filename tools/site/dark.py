@@ -19,6 +19,8 @@ from PIL import Image
 from tinymodels.widgets import plot
 
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+FITS = 520  # dots
+SIDEWAYS = '<span class="sideways">Wider than this screen: move it sideways.</span>'
 RIM = 0.05  # what WCAG adds to a luminance: light that the screen reflects
 
 
@@ -64,12 +66,19 @@ def named(path: str) -> str:
 
 def both(path: str, alt: str, width: int, height: int) -> str:
     """HTML of a picture and its twin; the style sheet shows one of them. Both are fetched at
-    once: a picture that waits to be scrolled to is missing on paper."""
+    once: a picture that waits to be scrolled to is missing on paper.
+
+    A picture wider than FITS dots would have letters too small to read on a phone: there it keeps
+    its size and is moved sideways.
+    """
     words = f'alt="{html.escape(alt)}" width="{width}" height="{height}"'
-    return (
+    made = (
         f'<img class="by-day" src="{html.escape(path)}" {words}>'
         f'<img class="by-night" src="{html.escape(named(path))}" {words}>'
     )
+    if width <= FITS:
+        return made
+    return f'<span class="wide"><span class="scroll">{made}</span>{SIDEWAYS}</span>'
 
 
 def size(png: bytes) -> tuple[int, int]:

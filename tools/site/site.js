@@ -126,7 +126,7 @@
     const place = document.createElement("div");
     figure.prepend(place);
     live.render({ model: stub(live, JSON.parse(figure.dataset.start)), el: place });
-    for (const still of figure.querySelectorAll(":scope > img")) still.remove();
+    for (const still of figure.querySelectorAll(":scope > :is(img, .wide)")) still.remove();
     figure.querySelector(":scope > details")?.remove();
     figure.dataset.alive = "true";
   }
