@@ -59,6 +59,13 @@ def fingerprint(config: ModelConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def same_weights(config: ModelConfig, other: ModelConfig) -> bool:
+    """Would training give both the same weights? How rows are stored, and for how long a text a
+    model is made, does not change them, nor do names."""
+    alike = {"context": 1, "row": "bf16", "kv_bits": None}
+    return fingerprint(config.with_(**alike)) == fingerprint(other.with_(**alike))
+
+
 def path(config: ModelConfig, seed: int, folder: Path) -> Path:
     return folder / f"frontier-{fingerprint(config)}-seed{seed}.safetensors"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from grading.draw import Draw
 from grading.exercise import Case, Exercise, Expected, Part
@@ -34,7 +35,7 @@ def run_frontier(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     config = answer()
     against = frontier.refusals(config)
-    if frontier.fingerprint(config) == frontier.fingerprint(frontier.EXAMPLE):
+    if frontier.same_weights(config, frontier.EXAMPLE):
         return {OURS: 1}
     if not inputs["measure"]:
         return {
@@ -48,6 +49,8 @@ def run_frontier(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if missing:
         return {MISSING: missing}
     models = [frontier.load(config, seed) for seed in frontier.SEEDS]
+    if any(map(_is_copied, models)):
+        return {OURS: 1}
     wrong = sum(frontier.wrong(model, inputs["texts"]) for model in models)
     return {WRONG: wrong - len(models) * weakest(inputs["texts"])}
 
@@ -57,6 +60,14 @@ def _is_there(config: Any, seed: int) -> bool:
 
     folders = (Path("."), frontier.FOLDER)
     return any(frontier.path(config, seed, folder).is_file() for folder in folders)
+
+
+def _is_copied(model: Any) -> bool:
+    """Are these the weights of the lesson, under whatever name?"""
+    from tinymodels import frontier
+
+    shipped = (frontier.load(frontier.EXAMPLE, s, frontier.FOLDER) for s in frontier.SEEDS)
+    return any(torch.equal(model.embed.weight, one.embed.weight) for one in shipped)
 
 
 @lru_cache

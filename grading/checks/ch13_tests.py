@@ -17,6 +17,7 @@ from grading.references.lab_caches import FAULTS, RIGHT, broken
 SEED = "random numbers of the test"
 BLAMED = "right cache {} blamed"
 FREE = "broken caches that went free"
+CAUGHT = "broken caches that were caught"
 KINDS = (
     "keeps the whole text and computes everything anew", "keeps no more than it needs",
     "keeps its rows in 8 bits, so leave room for rounding",
@@ -40,11 +41,13 @@ def faulty_cases(draw: Draw) -> tuple[Case, ...]:
 def run_test(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """1 where the test blames a cache. Who blames a right one has caught nothing.
 
-    Caches cannot be told apart by name: all come as one kind of maker.
+    Caches cannot be told apart by name: all come as one kind of maker. CAUGHT keeps a test from
+    being taken, fault by fault, for one that overlooks what this one finds.
     """
     torch.manual_seed(inputs[SEED])
     blamed = {BLAMED.format(number): _verdict(answer, make) for number, make in enumerate(RIGHT, 1)}
-    return blamed | {FREE: 1 - _verdict(answer, broken(inputs["fault"]))}
+    caught = {fault: _verdict(answer, broken(fault)) for fault in FAULTS}
+    return blamed | {FREE: 1 - caught[inputs["fault"]], CAUGHT: sum(caught.values())}
 
 
 def expected_verdicts(inputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -55,7 +58,8 @@ def expected_verdicts(inputs: Mapping[str, Any]) -> dict[str, Expected]:
         BLAMED.format(number): none(f"You blamed a right cache: this one {kind}")
         for number, kind in enumerate(KINDS, 1)
     }
-    return right | {FREE: none(f"The cache with {inputs['fault']} went free")}
+    free = none(f"The cache with {inputs['fault']} went free")
+    return right | {FREE: free, CAUGHT: Expected(np.array(float(len(FAULTS))), kind="cost")}
 
 
 def _verdict(answer: Any, make: Any) -> int:

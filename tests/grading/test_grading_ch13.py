@@ -1,5 +1,7 @@
 """Chapter 13's exercises: the fault lab is what the notebook shows, and tests are graded fairly."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -111,6 +113,18 @@ def test_a_test_that_asks_one_thing_earns_one_point(fault):
 
     result = check("13.7", is_broken)
     assert (result.status, result.earned) == ("partly", 1)
+    assert "blames no cache" not in result.message
+
+
+@pytest.mark.parametrize("caught", [FAULTS[:2], FAULTS[2:4]])
+def test_who_catches_two_is_not_taken_for_one_who_catches_fewer(caught):
+    result = check("13.7", lambda make: getattr(make(**SIZES), "fault", "") in caught)
+    assert (result.status, result.earned) == ("partly", 2)
+    assert "blames no cache" not in result.message and "12 of the 12" not in result.message
+
+
+def test_who_catches_nothing_is_told():
+    assert check("13.7", lambda make: False).misconception == "blames_none"
 
 
 def test_one_right_cache_blamed_and_nothing_is_earned():
@@ -141,7 +155,7 @@ def test_broken_caches_differ_from_right_ones_where_they_should():
 
 # ---------------------------------------------------------------- the frontier
 
-OTHER = frontier.EXAMPLE.with_(context=999)
+OTHER = replace(frontier.EXAMPLE, norm_eps=3e-6)
 
 
 @pytest.fixture
@@ -169,6 +183,7 @@ def test_weights_are_measured_and_not_believed(tmp_path, monkeypatch, nobody_err
 def test_one_answer_too_many_fails_and_the_message_counts(monkeypatch, weakest, wrong, right):
     monkeypatch.setattr(ch13_frontier, "weakest", lambda texts: weakest)
     monkeypatch.setattr(ch13_frontier, "_is_there", lambda config, seed: True)
+    monkeypatch.setattr(ch13_frontier, "_is_copied", lambda model: False)
     monkeypatch.setattr(frontier, "load", lambda config, seed: seed)
     monkeypatch.setattr(frontier, "wrong", lambda seed, texts: wrong[seed])
     result = check("13.8", lambda: OTHER)
@@ -183,9 +198,27 @@ def test_a_configuration_that_is_not_trained_is_told_how(tmp_path, monkeypatch, 
     assert "frontier.train" in result.message and "stopped" not in result.message
 
 
-def test_the_model_of_the_lesson_earns_nothing(nobody_errs):
-    result = check("13.8", lambda: frontier.EXAMPLE.with_(name="mine"))
+@pytest.mark.parametrize("change", [{"name": "mine"}, {"context": 2048}, {"row": "fp8"}])
+def test_the_model_of_the_lesson_earns_nothing(change, tmp_path, monkeypatch, nobody_errs):
+    """Nor do its weights under another name, made for a longer text or stored in other rows."""
+    config = frontier.EXAMPLE.with_(**change)
+    for seed in frontier.SEEDS:
+        weights = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER).read_bytes()
+        frontier.path(config, seed, tmp_path).write_bytes(weights)
+    monkeypatch.chdir(tmp_path)
+    result = check("13.8", lambda: config)
     assert (result.status, result.earned) == ("wrong", 0)
+    assert "model of the lesson" in result.message
+
+
+def test_copied_weights_earn_nothing_for_what_they_know(tmp_path, monkeypatch, nobody_errs):
+    """The lesson's weights in a configuration that differs in a number without weights."""
+    for seed in frontier.SEEDS:
+        weights = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER).read_bytes()
+        frontier.path(OTHER, seed, tmp_path).write_bytes(weights)
+    monkeypatch.chdir(tmp_path)
+    result = check("13.8", lambda: OTHER)
+    assert (result.status, result.earned) == ("partly", 1)
     assert "model of the lesson" in result.message
 
 

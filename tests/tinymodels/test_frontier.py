@@ -67,6 +67,8 @@ def test_recall_is_that_of_a_model_without_a_cache(monkeypatch):
 def test_names_do_not_count_and_shapes_do():
     assert frontier.fingerprint(TINY) == frontier.fingerprint(TINY.with_(name="x", notes=("y",)))
     assert frontier.fingerprint(TINY) != frontier.fingerprint(TINY.with_(width=18))
+    assert frontier.same_weights(TINY, TINY.with_(context=97, row="fp8"))
+    assert not frontier.same_weights(TINY, TINY.with_(norm_eps=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -145,8 +147,10 @@ def test_v4_misses_an_answer_now_and_then():
 
 
 def test_in_games_twice_as_long_the_small_memory_answers_more():
+    """tiny_v1's three seeds answer 46 to 76 in a hundred."""
     kept = quality.record()
-    assert 0.4 < kept["tiny_v1-recall-seed0"]["longer"]["512"] < 0.6
+    found = [kept[f"tiny_v1-recall-seed{seed}"]["longer"]["512"] for seed in range(3)]
+    assert [round(100 * f(found)) for f in (min, max)] == [46, 76]
     assert kept["tiny_v4_1-recall-seed0"]["longer"]["512"] == 1
 
 
