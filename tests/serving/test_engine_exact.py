@@ -23,6 +23,7 @@ from tinymodels.transformer import Transformer
 from . import replays
 from .test_engine import BIG, WINDOW, cold, engine_of, model_of, prompts, slow_is_fine, text_of
 from .test_store_faults import FullDisk
+from .uncached import Uncached
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 PRESETS = (tiny_v1, tiny_v2, tiny_v2_lite, tiny_v3, tiny_v3_2, tiny_v4, tiny_v4_1)
@@ -31,6 +32,10 @@ traces = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 70), st.integers(1, 25), st.integers(1, 3)),
     min_size=2,
     max_size=6,
+)
+
+talks = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 40), st.integers(1, 12)), min_size=2, max_size=6
 )
 
 
@@ -118,7 +123,45 @@ def test_a_decoder_that_goes_on_is_not_called_exact(tmp_path):
     got = engine.serve(text, 1)
     assert (got.hit, got.replayed, got.exact) == (24, 0, False)
     assert (got.logits_V - cold(engine, text, 1)[0]).abs().max() > 1e-6
+    want = Uncached(engine.model, engine.step)
+    want.serve(text[:24], 1, 0)
+    close(got.logits_V, want.serve(text, 1, 24)[0])
     assert not any(rows.replayed(engine.store.get(name)) for name in engine.names(text))
+
+
+@pytest.mark.parametrize("preset", [tiny_v4, tiny_v4_1])
+def test_far_rows_made_while_writing_are_those_of_reading(tmp_path, preset):
+    """Only the windows of V4.1's decoder know where a prompt ended; no far row depends on them."""
+    engine = engine_of(preset, tmp_path)
+    step, prompt = engine.step, text_of(37)
+    first = engine.serve(prompt, 2 * step)
+    text = prompt + list(first.tokens) + text_of(3, 1)
+    second = engine.serve(text, 1)
+    assert second.hit > 37 + step and second.replayed == 0
+    assert second.exact == (preset is tiny_v4)
+    made = engine.model.new_cache(1, len(text), "float64")
+    engine.model.prefill(torch.tensor([text]), made)
+    for i, name in enumerate(engine.names(text)):
+        got, want = engine.store.get(name), rows.piece(made, i * step, (i + 1) * step)
+        assert set(got) == set(want)
+        for key in want:
+            close(*(torch.from_numpy(r[key]).view(torch.float64) for r in (got, want)))
+
+
+@pytest.mark.parametrize("preset", [tiny_v4, tiny_v4_1])
+@slow_is_fine(5)
+@given(talks)
+def test_a_talk_goes_on_as_if_nothing_had_been_stored(tmp_path_factory, preset, talk):
+    """Each request goes on after an earlier answer, exact or not, and is compared."""
+    engine = engine_of(preset, tmp_path_factory.mktemp("e"), ttl=1e9)
+    uncached, texts = Uncached(engine.model, engine.step), [[]]
+    for i, (which, more, new) in enumerate(talk):
+        prompt = texts[which % len(texts)] + text_of(more, i)
+        got = engine.serve(prompt, new)
+        want_V, answer = uncached.serve(prompt, new, got.hit)
+        close(got.logits_V, want_V)
+        assert got.tokens == answer and got.replayed == 0
+        texts.append(prompt + list(answer))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -87,6 +87,13 @@ def test_swept_over_all_values(recorded):
         assert by_model == sorted(by_model)
 
 
+def test_it_says_whose_day_it_is(trace):
+    settings = {"budget": BUDGETS[0], "model": "V3", "miss_price": 0.14}
+    for name, begins in (("", f"{len(trace):,} requests"), ("my day", "my day: ")):
+        view = look(record(trace, BUDGETS[:2], name), settings, BUDGETS[:2])
+        assert view.lines[1].startswith(begins)
+
+
 def test_an_empty_trace_is_refused():
     with pytest.raises(ValueError, match="the trace is empty"):
         record([])

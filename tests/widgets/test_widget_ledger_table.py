@@ -32,6 +32,15 @@ def test_formula_rate_and_storage_agree(entry):
         assert eval(entry.formula.replace("×", "*")) == RATES[entry.chapter]
 
 
+def test_on_the_disk_a_file_is_weighed(monkeypatch):
+    """Its size, whatever the memory of it would be."""
+    from tinymodels.serving import store
+
+    right = store.save
+    monkeypatch.setattr(store, "save", lambda *a, **k: right(*a, **k) + bytes(512))
+    assert ENTRIES[-1].measure() == RATES["12"] + 1
+
+
 def test_what_is_called_published_was_published():
     printed = {entry.what: entry for entry in ENTRIES if entry.printed}
     names = {

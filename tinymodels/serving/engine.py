@@ -30,7 +30,8 @@ class Served:
 
     replayed: tokens of the prefix that were run again for their windows alone. exact: the answer
     is the one without a prefix cache; not promised where a replay made windows or rows that were
-    read, now or in an earlier request, or where V4.1's decoder goes on from an earlier answer.
+    read, now or in an earlier request, or where V4.1's decoder goes on from an earlier answer (its
+    far rows are exact; its windows are those of a conversation whose cache was never let go).
     logits_V: for the first token of the answer. refused: files that were not what they should be,
     or could not be written, with the reason.
     """

@@ -26,12 +26,16 @@ HIT_PRICE, OUTPUT_PRICE = 0.003, 0.6  # V4.1-Flash, off-peak (status C)
 
 @dataclass(frozen=True)
 class Recorded:
-    """Tokens of a trace: all that were sent, written, and found for each number of pieces."""
+    """Tokens of a trace: all that were sent, written, and found for each number of pieces.
+
+    name: whose day it is, said in the widget; empty if nobody gave one.
+    """
 
     requests: int
     sent: int
     written: int
     found: dict[int, int]
+    name: str = ""
 
     def hits(self, model: str, budget: int) -> int:
         return self.found[pieces(model, budget)]
@@ -43,7 +47,7 @@ def pieces(model: str, budget: int) -> int:
     return int(budget // (BLOCK * ledger.rate(MODELS[model])))
 
 
-def record(trace: Sequence[Request], budgets: Sequence[int] = BUDGETS) -> Recorded:
+def record(trace: Sequence[Request], budgets: Sequence[int] = BUDGETS, name: str = "") -> Recorded:
     """Every model at every budget. Errors: ValueError for an empty trace."""
     if not trace:
         raise ValueError("the trace is empty; load one, or make one with agents_day()")
@@ -55,7 +59,7 @@ def record(trace: Sequence[Request], budgets: Sequence[int] = BUDGETS) -> Record
         if enough is None or count < most:
             enough = replay(trace, 1, count * BLOCK).hit
         found[count] = enough  # more than all there is finds no more
-    return Recorded(len(trace), sum(r.input_length for r in trace), written, found)
+    return Recorded(len(trace), sum(r.input_length for r in trace), written, found, name)
 
 
 def dollars(day: Recorded, hits: int, miss_price: float) -> ledger.Bill:
@@ -73,9 +77,10 @@ def look(day: Recorded, settings: dict, budgets: Sequence[int]) -> View:
     held = pieces(model, budget) * BLOCK
     rate = plot.exact(ledger.rate(MODELS[model]))
     others = ", ".join(f"{name} {day.hits(name, budget) / day.sent:.1%}" for name in MODELS)
+    whose = f"{day.name}: " if day.name else ""
     lines = (
         f"{rate} bytes a token: {plot.bytes_short(budget)} hold {held:,} tokens.",
-        f"{day.requests:,} requests sent {day.sent:,} tokens; {hits:,} were found.",
+        f"{whose}{day.requests:,} requests sent {day.sent:,} tokens; {hits:,} were found.",
         f"{_usd(bill.total)}: hits {_usd(bill.hit)}, misses {_usd(bill.miss)} (at an assumed"
         f" {_usd(price)} a million), answers {_usd(bill.output)}.",
     )
