@@ -284,6 +284,43 @@ def test_all_names_of_a_term():
     ]
 
 
+@pytest.mark.parametrize(
+    "before, source, after, kept",
+    [
+        ("Bars.\n\nThe chosen one is dark.", "draw()", "Next.", True),
+        ("Bars.", "draw(title='wrong ones (dark)')", "Next.", True),
+        ("Bars.", "draw()", "The darker cells are read.\n\nNext.", True),
+        ("A dark day.\n\nBars.", "dark = draw('darkness')", "Next.\n\nA dark end.", False),
+        ("Bars.", "%timeit draw()", "Next.", False),
+    ],
+)
+def test_a_picture_whose_words_say_dark_keeps_its_lightness(before, source, after, kept):
+    cells = [nbformat.v4.new_markdown_cell(HEAD + "\n\n" + before)]
+    made = notebook(picture_output(), source=source)
+    made.cells = [*cells, made.cells[1], nbformat.v4.new_markdown_cell(after)]
+    told = body(made, nowhere, "halves")
+    assert told.as_drawn == (set(told.pictures) if kept else set())
+
+
+def test_the_dark_theme_shows_it_as_drawn(tmp_path):
+    for words, same in (("The chosen one is dark.", True), ("The chosen one is blue.", False)):
+        made = notebook(picture_output())
+        made.cells[0].source = f"{HEAD}\n\n{words}"
+        (name,) = body(made, nowhere, "halves").pictures
+        root = small_course(tmp_path / str(same), made)
+        write(root, root / "site")
+        day, night = (root / "site" / "pictures" / n for n in (name, named(name)))
+        assert (day.read_bytes() == night.read_bytes()) == same
+
+
+def picture_output():
+    """A picture as a lesson shows one."""
+    fig, ax = plot.figure(3.1, 1.7)
+    ax.bar([1, 2, 3], [3, 5, 7])
+    data, _ = plot.bundle(fig, "Three bars.")
+    return nbformat.v4.new_output("display_data", data=data)
+
+
 @pytest.mark.parametrize("reached", [0, 1, 4, 6])
 def test_a_ladder_is_found_by_its_words(reached):
     widget = Ladder(reached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import html
@@ -40,6 +41,7 @@ class Body:
     sections: Sections = field(default_factory=Sections)
     parts: list[Part] = field(default_factory=list)
     pictures: dict[str, bytes] = field(default_factory=dict)
+    as_drawn: set[str] = field(default_factory=set)  # those that the dark theme leaves light
     scripts: set[str] = field(default_factory=set)  # the live widgets on this page
 
 
@@ -60,12 +62,38 @@ def body(notebook: nbformat.NotebookNode, link: Callable[[str], str | None], nam
             continue
         tags = cell.metadata.get("tags", ())
         try:
+            before = set(made.pictures)
             pieces.append(_code_cell(made, cell, "predict" in tags, guessed))
         except ValueError as error:
             raise ValueError(f"{name}, cell {number}: {error}") from error
+        if says_dark(notebook.cells, number):
+            made.as_drawn |= made.pictures.keys() - before
         guessed = "predict" in tags
     made.markup = "\n".join(pieces)
     return made
+
+
+def says_dark(cells: list[nbformat.NotebookNode], number: int) -> bool:
+    """Do words of a code cell, or the paragraph before or after it, call something dark?
+
+    Then they are about lightness, and a picture with the lightness turned over would belie them.
+    """
+    said = [
+        node.value
+        for node in ast.walk(_parsed(cells[number].source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    for at, paragraph in ((number - 1, -1), (number + 1, 0)):
+        if 0 <= at < len(cells) and cells[at].cell_type == "markdown":
+            said.append(cells[at].source.strip().split("\n\n")[paragraph])
+    return any(re.search(r"\bdark(er)?\b", words) for words in said)
+
+
+def _parsed(source: str) -> ast.AST:
+    try:
+        return ast.parse(source)
+    except SyntaxError:  # a line for the notebook itself, such as %timeit
+        return ast.Module([], [])
 
 
 def _noted(made: Body, markdown: Callable[[str], str], text: str) -> str:

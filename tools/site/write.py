@@ -69,12 +69,13 @@ def _fill(root: Path, folder: Path) -> list[str]:
     known = {c.lesson_page for c in course if c.notebook}
     known |= {c.exercise_page for c in course if c.exercises}
     known |= {_page_of(name) for name in texts}
-    pages, index, pictures = [], [], _pictures(root)
+    pages, index, pictures, as_drawn = [], [], _pictures(root), set()
     for chapter in course:
         for page, made in _pages_of(chapter, course, known):
             pages.append(page)
             index += search.of_parts(page.path, page.title, made.parts)
             pictures |= made.pictures
+            as_drawn |= made.as_drawn
     docs = []
     for name, path in texts.items():
         at = _page_of(name)
@@ -93,7 +94,8 @@ def _fill(root: Path, folder: Path) -> list[str]:
     (folder / "pictures").mkdir(exist_ok=True)
     for name, content in pictures.items():
         (folder / "pictures" / name).write_bytes(content)
-        (folder / "pictures" / named(name)).write_bytes(twin(content))
+        dark = content if name in as_drawn else twin(content)
+        (folder / "pictures" / named(name)).write_bytes(dark)
     return [page.path for page in pages]
 
 
