@@ -313,6 +313,15 @@ def test_the_dark_theme_shows_it_as_drawn(tmp_path):
         assert (day.read_bytes() == night.read_bytes()) == same
 
 
+def test_a_ledger_says_that_its_bars_are_logarithmic(site):
+    for stem in LESSONS:
+        text = (site / "notebooks" / f"{stem}.html").read_text(encoding="utf-8")
+        figures = re.findall(r"<figure>.*?</figure>", text, re.S)
+        ledgers = [figure for figure in figures if 'alt="The ledger on a log' in figure]
+        told = [figure for figure in figures if "The bars are on a logarithmic axis." in figure]
+        assert told == ledgers and ledgers, stem
+
+
 def picture_output():
     """A picture as a lesson shows one."""
     fig, ax = plot.figure(3.1, 1.7)

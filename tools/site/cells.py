@@ -162,6 +162,8 @@ def _figure(made: Body, found: re.Match, text: str) -> str:
     moving = live(text)
     if moving is None:
         note = "A still picture: in the notebook one can move it."
+        if "on a logarithmic axis" in alt:  # drawn without ticks: seen only by who is told
+            note = f"The bars are on a logarithmic axis. {note}"
         return f"<figure>{image}<figcaption>{note}</figcaption>{words}</figure>"
     made.scripts.add(moving.name)
     return (
