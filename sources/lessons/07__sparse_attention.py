@@ -734,11 +734,12 @@ for seed, model in enumerate((sparse, twin)):
 
 # %% [markdown]
 # Now there is one: with layer 2 blind, in both models, most needles are lost, and the
-# other layers do not make up for it. (They were never trained to.) Blind, layer 3 loses a tenth, the others nothing.
+# other layers do not make up for it. (They were never trained to.) Blind, layer 3 loses
+# a tenth, the others nothing.
 #
-# Two rows a layer are enough here, and even one nearly is. A question of this game has *one* answer, in *one* place. All of it hangs on the
-# indexer: without a trained one, 24 rows find next to nothing, and it takes nearly all
-# 256 to make up for it.
+# Two rows a layer are enough here, and even one nearly is. A question of this game has
+# *one* answer, in *one* place. All of it hangs on the indexer: without a trained one,
+# 24 rows find next to nothing, and it takes nearly all 256 to make up for it.
 #
 # So a small k is not enough where a query needs many rows at once: in stories the loss
 # rose below 32. Is the choice also what fails in texts longer than those of training?

@@ -319,9 +319,10 @@ for N in (8, 16, 17, 60, 120):
 
 # %% [markdown]
 # Exact to the window, an error beyond. On the mean it is smaller just beyond the window
-# than later on, but from 60 tokens to 120 it does not grow. A model with random weights has no reason to
-# rely on one layer more than on another; a trained one may. So the same with the model
-# that was trained on recall, over prompts of many lengths, and with other windows.
+# than later on, but from 60 tokens to 120 it does not grow. A model with random weights
+# has no reason to rely on one layer more than on another; a trained one may. So the
+# same with the model that was trained on recall, over prompts of many lengths, and with
+# other windows.
 
 # %%
 trained, twin = (
@@ -377,9 +378,10 @@ print(f"trained, seed 1: {min(beyond):.2%} to {max(beyond):.2%} in the same prom
 # random one.
 #
 # On the right there is a surprise. A window of 96 for a prompt of 100 still leaves an
-# error; only one that holds the whole prompt leaves none. Of course more tokens are run then; but each of them also looks further
-# back, and misses more. (A trained model with another window than it was trained with
-# is no longer a good model; only its error counts here.)
+# error; only one that holds the whole prompt leaves none. Of course more tokens are run
+# then; but each of them also looks further back, and misses more. (A trained model with
+# another window than it was trained with is no longer a good model; only its error
+# counts here.)
 #
 # ## And recall?
 #
