@@ -97,9 +97,9 @@ def select_cases(draw: Draw) -> tuple[Case, ...]:
     marks = draw.random.integers(-2, 2, (batch, new, entries))
     case(TIES, torch.tensor(marks, dtype=torch.float32), late, k, ", scores -2 to 1")
     case(TIES, torch.zeros(batch, 1, 6), torch.ones(1, 6, dtype=torch.bool), 4, ", all scores 0")
-    order = np.stack([draw.random.permutation(7) for _ in range(batch * 4)])
-    close = 1 + torch.tensor(order.reshape(batch, 4, 7)) * 2.0**-23
-    case(TIES, close.float(), torch.ones(4, 7, dtype=torch.bool), 5,
+    order = np.stack([draw.random.permutation(9) for _ in range(batch * 5)])
+    close = 1 + torch.tensor(order.reshape(batch, 5, 9)) * 2.0**-23
+    case(TIES, close.float(), torch.ones(5, 9, dtype=torch.bool), 6,
          ", all scores near 1 and none equal")  # fmt: skip
 
     early = torch.ones(9, 11, dtype=torch.bool).tril()

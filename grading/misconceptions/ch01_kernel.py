@@ -20,19 +20,19 @@ def decode_kernel(
     query_ptr, key_ptr, value_ptr, output_ptr, S, scale,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):
-    row = tl.program_id(0)
+    head = tl.program_id(0)
     dim = tl.arange(0, BLOCK_D)
-    query = tl.load(query_ptr + row * D + dim, mask=dim < D, other=0.0)
+    query = tl.load(query_ptr + head * D + dim, mask=dim < D, other=0.0)
     maximum = -float("inf")
     denominator = 0.0
     accumulator = tl.zeros([BLOCK_D], tl.float32)
     for start in range(0, S, BLOCK_S):
-        entry = start + tl.arange(0, BLOCK_S)
-        place = (row * S + entry)[:, None] * D + dim[None, :]
-        here = (entry < S)[:, None] & (dim < D)[None, :]
+        token = start + tl.arange(0, BLOCK_S)
+        place = (head * S + token)[:, None] * D + dim[None, :]
+        here = (token < S)[:, None] & (dim < D)[None, :]
         key = tl.load(key_ptr + place, mask=here, other=0.0)
         score = tl.sum(key * query[None, :], axis=1) * scale
-        score = tl.where(entry < S, score, -float("inf"))
+        score = tl.where(token < S, score, -float("inf"))
         new_maximum = tl.maximum(maximum, tl.max(score, axis=0))
         weight = tl.exp(score - new_maximum)
         rescale = tl.exp(maximum - new_maximum)
@@ -40,7 +40,7 @@ def decode_kernel(
         {load}
         {add}
         maximum = new_maximum
-    tl.store(output_ptr + row * D + dim, accumulator / denominator, mask=dim < D)
+    tl.store(output_ptr + head * D + dim, accumulator / denominator, mask=dim < D)
 """
 
 LOAD = "value = tl.load(value_ptr + place, mask=here, other=0.0)"
@@ -98,7 +98,7 @@ KERNEL_LINES = (
         "maximum).",
         KernelLines(
             add="accumulator = accumulator * rescale + tl.sum("
-            "tl.where(entry < S, score, 0.0)[:, None] * value, axis=0)"
+            "tl.where(token < S, score, 0.0)[:, None] * value, axis=0)"
         ),
     ),
     Misconception(
@@ -117,9 +117,9 @@ KERNEL_LINES = (
     ),
     Misconception(
         "first_row_for_all",
-        "This is the answer when every program reads the values of row 0: `place` knows the row.",
+        "This is the answer when every program reads the values of head 0: `place` knows the head.",
         KernelLines(
-            load="value = tl.load(value_ptr + entry[:, None] * D + dim[None, :], "
+            load="value = tl.load(value_ptr + token[:, None] * D + dim[None, :], "
             "mask=here, other=0.0)"
         ),
     ),
