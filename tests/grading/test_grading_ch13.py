@@ -198,13 +198,18 @@ def test_a_configuration_that_is_not_trained_is_told_how(tmp_path, monkeypatch, 
     assert "frontier.train" in result.message and "stopped" not in result.message
 
 
+def copy_the_lessons_weights(config, folder):
+    """As if they had been trained for `config`."""
+    for seed in frontier.SEEDS:
+        weights = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER).read_bytes()
+        frontier.path(config, seed, folder).write_bytes(weights)
+
+
 @pytest.mark.parametrize("change", [{"name": "mine"}, {"context": 2048}, {"row": "fp8"}])
 def test_the_model_of_the_lesson_earns_nothing(change, tmp_path, monkeypatch, nobody_errs):
     """Nor do its weights under another name, made for a longer text or stored in other rows."""
     config = frontier.EXAMPLE.with_(**change)
-    for seed in frontier.SEEDS:
-        weights = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER).read_bytes()
-        frontier.path(config, seed, tmp_path).write_bytes(weights)
+    copy_the_lessons_weights(config, tmp_path)
     monkeypatch.chdir(tmp_path)
     result = check("13.8", lambda: config)
     assert (result.status, result.earned) == ("wrong", 0)
@@ -213,9 +218,7 @@ def test_the_model_of_the_lesson_earns_nothing(change, tmp_path, monkeypatch, no
 
 def test_copied_weights_earn_nothing_for_what_they_know(tmp_path, monkeypatch, nobody_errs):
     """The lesson's weights in a configuration that differs in a number without weights."""
-    for seed in frontier.SEEDS:
-        weights = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER).read_bytes()
-        frontier.path(OTHER, seed, tmp_path).write_bytes(weights)
+    copy_the_lessons_weights(OTHER, tmp_path)
     monkeypatch.chdir(tmp_path)
     result = check("13.8", lambda: OTHER)
     assert (result.status, result.earned) == ("partly", 1)

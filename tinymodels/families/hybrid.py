@@ -151,11 +151,10 @@ JAMBA = Defaults(context=262_144, core=(32, 32, 4096), kv_heads=8)
 def read_jamba(fields: Fields) -> ModelConfig:
     """Mamba: `expand` x width channels, each with a state and the convolution's last inputs."""
     attention = GQA(*attention_shapes(fields, JAMBA), window=fields.optional("sliding_window"))
-    channels = fields.integer("mamba_expand", default=2) * fields.integer("hidden_size")
-    state = Recurrent(
-        "Mamba",
-        state=channels * fields.integer("mamba_d_state", default=16),
-        conv=channels * (fields.integer("mamba_d_conv", default=4) - 1),
+    state = mamba(
+        channels=fields.integer("mamba_expand", default=2) * fields.integer("hidden_size"),
+        size=fields.integer("mamba_d_state", default=16),
+        taps=fields.integer("mamba_d_conv", default=4),
     )
     period = fields.integer("attn_layer_period", default=8)
     offset = fields.integer("attn_layer_offset", default=4, least=0)
@@ -165,6 +164,11 @@ def read_jamba(fields: Fields) -> ModelConfig:
         )
     kinds = [KINDS[i % period == offset] for i in range(layer_count(fields, JAMBA))]
     return _mixed(fields, kinds, attention, state, JAMBA)
+
+
+def mamba(channels: int, size: int, taps: int) -> Recurrent:
+    """Mamba 1: a state of `size` values for every channel, and the convolution's last inputs."""
+    return Recurrent("Mamba", state=channels * size, conv=channels * (taps - 1))
 
 
 def mamba2(heads: int, dim: int, groups: int, size: int, taps: int) -> Recurrent:
@@ -217,18 +221,23 @@ def _nemotron_kinds(fields: Fields) -> list[str]:
     return kinds
 
 
-def _block_mamba2(fields: Fields, size: int) -> Recurrent:
-    """Mamba 2 as Bamba and Granite 4 state it; size: the default of `mamba_d_state`."""
+def _block_mamba2(fields: Fields) -> Recurrent:
+    """Mamba 2 as Bamba and Granite 4 state it."""
     heads = fields.integer("mamba_n_heads", default=128)
     inner = fields.integer("mamba_expand", default=2) * fields.integer("hidden_size")
     dim = inner // heads
     if fields.values.get("mamba_d_head", "auto") != "auto":
         dim = fields.integer("mamba_d_head")
+    return mamba2_of(fields, heads, dim)
+
+
+def mamba2_of(fields: Fields, heads: int, dim: int) -> Recurrent:
+    """Mamba 2 of so many heads, the rest as Bamba, Granite 4 and Falcon-H1 state it."""
     return mamba2(
         heads=heads,
         dim=dim,
         groups=fields.integer("mamba_n_groups", default=1),
-        size=fields.integer("mamba_d_state", default=size),
+        size=fields.integer("mamba_d_state", default=256),
         taps=fields.integer("mamba_d_conv", default=4),
     )
 
@@ -246,7 +255,7 @@ def read_granite4(fields: Fields) -> ModelConfig:
     attention = GQA(*attention_shapes(fields, GRANITE4))
     if KINDS[0] not in attends:
         return full(GRANITE4)(fields)
-    return _mixed(fields, attends, attention, _block_mamba2(fields, 256), GRANITE4)
+    return _mixed(fields, attends, attention, _block_mamba2(fields), GRANITE4)
 
 
 BAMBA = Defaults(context=262_144, core=(32, 32, 4096), kv_heads=8)
@@ -257,7 +266,7 @@ def read_bamba(fields: Fields) -> ModelConfig:
     count = layer_count(fields, BAMBA)
     attending = fields.sequence("attn_layer_indices", None, allowed=range(count)) or []
     kinds = [KINDS[i in attending] for i in range(count)]
-    state = _block_mamba2(fields, 256)
+    state = _block_mamba2(fields)
     return _mixed(fields, kinds, GQA(*attention_shapes(fields, BAMBA)), state, BAMBA)
 
 

@@ -4,7 +4,7 @@ its keys and values. The memory of a long text is then small, and so is what can
 
 from ..config import GQA, Attention, GQAAndState, Layer, ModelConfig, Recurrent
 from .fields import Fields
-from .hybrid import KINDS, mamba2
+from .hybrid import KINDS, mamba, mamba2, mamba2_of
 from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_kinds, model
 
 # ---------------------------------------------------------------- states alone
@@ -23,11 +23,8 @@ def read_mamba(fields: Fields) -> ModelConfig:
     else:
         width = fields.core("hidden_size", default=768)
         channels = fields.integer("expand", default=2) * width
-    state = Recurrent(
-        "Mamba",
-        state=channels * fields.integer("state_size", default=16),
-        conv=channels * (fields.integer("conv_kernel", default=4) - 1),
-    )
+    size = fields.integer("state_size", default=16)
+    state = mamba(channels, size, taps=fields.integer("conv_kernel", default=4))
     return _pure(fields, state, (32, None, 768))
 
 
@@ -76,21 +73,14 @@ def read_falcon_h1(fields: Fields) -> ModelConfig:
         dim = fields.integer("mamba_d_head")
     if dim * heads != inner:
         fields.refuse(f"mamba_d_head is {dim}", f"{heads} heads of it must make {inner} channels")
-    state = mamba2(
-        heads=heads,
-        dim=dim,
-        groups=fields.integer("mamba_n_groups", default=1),
-        size=fields.integer("mamba_d_state", default=256),
-        taps=fields.integer("mamba_d_conv", default=4),
-    )
-    layer = Layer(GQAAndState(attention, state), None)
+    layer = Layer(GQAAndState(attention, mamba2_of(fields, heads, dim)), None)
     return model(fields, (layer,) * layer_count(fields, FALCON_H1), FALCON_H1)
 
 
 # ---------------------------------------------------------------- states, and some attention
 
 
-RECURRENT_GEMMA = Defaults(context=8192, core=(26, 10, 2560), head_dim=None, tied=True)
+RECURRENT_GEMMA = Defaults(context=8192, core=(26, 10, 2560), tied=True)
 
 
 def read_recurrent_gemma(fields: Fields) -> ModelConfig:
