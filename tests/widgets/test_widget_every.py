@@ -12,6 +12,21 @@ from tinymodels.widgets.base import Control, View, key
 
 MANY = 40  # of a control with more values, the still picture is drawn at some
 
+# What a widget with a test file of its own is asked as well: `from test_widget_every import *`.
+__all__ = [
+    "test_a_saved_notebook_holds_words_and_the_same_picture",
+    "test_a_value_that_no_control_has_is_named",
+    "test_controls_have_names_for_every_value",
+    "test_every_mark_lies_on_the_chart",
+    "test_every_position_has_a_whole_view",
+    "test_reset_leads_back",
+    "test_still_text_is_dark_enough",
+    "test_the_browser_is_answered",
+    "test_the_still_picture_is_whole_at_every_position",
+    "test_views_one_press_away_are_those_python_would_send",
+    "test_views_sent_ahead_are_those_python_would_send",
+]
+
 
 def positions(widget):
     """Each control moved over its whole range, the others where they start."""
