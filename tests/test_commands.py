@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_lab_starts_quiet_and_ends_with_ctrl_c(tmp_path):
 def test_doctor_finds_this_environment_in_order(capsys):
     assert doctor.main([]) == 0
     shown = capsys.readouterr().out
-    for word in ("Python", "torch", "triton", "JupyterLab", "disk", "COURSE_TORCH_INDEX"):
+    for word in ("Python", "torch", "triton", "JupyterLab", "disk", "The course runs here."):
         assert word in shown
 
 
@@ -122,6 +123,30 @@ def test_doctor_says_what_is_not_in_order(capsys):
 
     assert doctor.main([], checks=(doctor.python, broken)) == 1
     assert "Not in order: torch." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "cuda, card, runs, words",
+    [
+        (None, None, False, None),
+        ("12.8", "/usr/bin/nvidia-smi", True, None),
+        ("12.8", None, False, "carries CUDA 12.8 for nothing"),
+        ("12.8", "/usr/bin/nvidia-smi", False, "finds no card"),
+        (None, "/usr/bin/nvidia-smi", False, "without CUDA"),
+    ],
+)
+def test_doctor_speaks_of_another_torch_only_where_it_helps(cuda, card, runs, words, capsys):
+    seen = SimpleNamespace(
+        is_available=lambda: runs,
+        get_device_name=lambda: "a card",
+        get_device_properties=lambda index: SimpleNamespace(total_memory=8e9),
+    )
+    torch = SimpleNamespace(cuda=seen, version=SimpleNamespace(cuda=cuda))
+    checks = (doctor.python, lambda: doctor.gpu(torch, which={"nvidia-smi": card}.get))
+    assert doctor.main([], checks=checks) == 0
+    shown = capsys.readouterr().out
+    assert (doctor.TORCH_WORDS in shown) == (words is not None)
+    assert ("see below" in shown) == (words is not None) and (words or "") in shown
 
 
 def test_doctor_takes_no_arguments(capsys):

@@ -20,8 +20,8 @@ STAMP = ROOT / ".venv" / "course-stamp.json"
 INTERPRETER_NEEDS = (3, 7)  # triton's; older ones break with numpy 2.4
 SPARE_BYTES = 500_000_000
 TORCH_WORDS = """\
-If torch is the wrong build for this machine (on Linux without an NVIDIA card the usual one
-brings gigabytes of CUDA that nothing here needs), name another one, once:
+Another build of torch may suit this machine better (on Linux without an NVIDIA card the usual
+one brings gigabytes of CUDA that nothing here needs). Name one, once:
   COURSE_TORCH=2.12.0       another version, or any requirement that pip takes
   COURSE_TORCH_INDEX=URL    another index to take torch from, such as the CPU index that
                             https://pytorch.org/get-started/locally/ shows
@@ -30,11 +30,15 @@ before `python3 course.py doctor`. Both are remembered in .venv/ from then on.""
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report: level is "ok", "note" or "FAULT"."""
+    """One line of the report: level is "ok", "note" or "FAULT".
+
+    another_torch: whether another build of torch would mend it.
+    """
 
     level: str
     subject: str
     words: str
+    another_torch: bool = False
 
 
 def python() -> Iterator[Finding]:
@@ -48,23 +52,33 @@ def torch() -> Iterator[Finding]:
     try:
         import torch
     except (ImportError, OSError) as error:  # OSError: a shared library that does not load
-        yield Finding("FAULT", "torch", f"cannot be imported: {error}; remove .venv/, try again")
+        words = f"cannot be imported: {error}; remove .venv/, try again"
+        yield Finding("FAULT", "torch", words, another_torch=True)
         return
     yield Finding("ok", "torch", f"{torch.__version__}{asked_for()}")
     yield from gpu(torch)
 
 
-def gpu(torch) -> Iterator[Finding]:
-    """Report the card that torch computes on, or that there is none."""
+def gpu(torch, which=shutil.which) -> Iterator[Finding]:
+    """Report the card that torch computes on, or that there is none.
+
+    which: where a command lies, or None, as `shutil.which`; nvidia-smi comes with NVIDIA's driver.
+    """
     if torch.cuda.is_available():
         name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0)
         words = f"{name}, {memory.total_memory / 1e9:.0f} GB; kernels are compiled for it"
         yield Finding("ok", "GPU", words)
         return
     words = "none that torch can use: the whole course runs on the CPU"
-    if torch.version.cuda:
-        words += f" (this torch carries CUDA {torch.version.cuda} for nothing: see below)"
-    yield Finding("note", "GPU", words)
+    card = which("nvidia-smi") is not None
+    carries = torch.version.cuda
+    if carries and not card:
+        words += f" (this torch carries CUDA {carries} for nothing: see below)"
+    elif carries:
+        words += f" (nvidia-smi is here, but this torch's CUDA {carries} finds no card: see below)"
+    elif card:
+        words += " (nvidia-smi is here, but this torch is built without CUDA: see below)"
+    yield Finding("note", "GPU", words, another_torch=card or bool(carries))
 
 
 def asked_for() -> str:
@@ -146,7 +160,9 @@ def main(arguments: list[str], checks=CHECKS) -> int:
     findings = examine(checks)
     for finding in findings:
         print(f"{finding.level:<5}  {finding.subject:<10}  {finding.words}")
-    print(f"\n{TORCH_WORDS}\n")
+    if any(finding.another_torch for finding in findings):
+        print(f"\n{TORCH_WORDS}")
+    print()
     faults = [finding.subject for finding in findings if finding.level == "FAULT"]
     print(f"Not in order: {', '.join(faults)}." if faults else "The course runs here.")
     return int(bool(faults))
