@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from tinymodels import convert, residual
 from tinymodels.attention import csa, indexer
@@ -24,6 +25,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 LENGTH, PROMPT, WINDOW = 41, 23, 8
 ONE_PASS, DECODE = [LENGTH], [PROMPT] + [1] * (LENGTH - PROMPT)
 ODD = [1, 6, 2, 9, 5, 17, 1]
+WAYS = {"prefill": ONE_PASS, "decode": DECODE}  # the reference's names
 OWNERS, CHOOSERS, FAR = (1, 4), (1, 4, 6), range(1, 8)
 
 
@@ -36,10 +38,9 @@ def reference(name):
 
 @cache
 def model_of(name, dtype=torch.float64):
-    config, tensors = reference(name)
+    config, _ = reference(name)
     model = Transformer(config).to(dtype).requires_grad_(False)
-    tops = ("embed", "norm", "head", "layers")
-    weights = {k: v for k, v in tensors.items() if k.split(".")[0] in tops}
+    weights = load_file(GOLDEN / "v41_a_weights.safetensors")
     convert.load(model, weights, source="deepseek_v4_1")
     return model
 
@@ -105,15 +106,16 @@ def test_rounding_shows():
 
 
 @cache
-def watched(name):
-    """What every layer took and gave in one pass over a cache, by the reference's names."""
+def watched(name, way):
+    """What every layer took and gave over a cache, by the reference's names. way: of WAYS."""
     model = model_of(name)
-    seen = {}
+    passes = []  # one dict for each piece of the text
 
     def keep(i):
         layer = model.layers[i]
 
         def attention(module, inputs, output):
+            seen = passes[-1]
             seen[f"layers.{i}.attn_in"], seen[f"layers.{i}.attn_out"] = inputs[0], output[0]
             if i in CHOOSERS:
                 x_BTX = inputs[0]
@@ -125,9 +127,11 @@ def watched(name):
                 seen["candidates"] = output[1].far.pool_BTS
 
         def ffn(_, inputs, output):
+            seen = passes[-1]
             seen[f"layers.{i}.ffn_in"], seen[f"layers.{i}.ffn_out"] = inputs[0], output
 
         def block(module, inputs, output):
+            seen = passes[-1]
             seen[f"layers.{i}.block_out"] = output[0].copies_BTNX
             if i == 0:
                 mixes = module.attention_residual.mixes(inputs[0].copies_BTNX)
@@ -141,18 +145,33 @@ def watched(name):
         )
 
     hooks = [hook for i in range(8) for hook in keep(i)]
-    hooks.append(model.norm.register_forward_pre_hook(lambda _, x: seen.update(final_hidden=x[0])))
+    hooks.append(
+        model.norm.register_forward_pre_hook(lambda _, x: passes[-1].update(final_hidden=x[0]))
+    )
     memory = model.new_cache(1, LENGTH, "float64" if name == "v41_a_nq" else "packed")
     with watch_routing(model) as routing:
-        model(reference(name)[1]["token_ids"], memory)
+        for piece in reference(name)[1]["token_ids"].split(WAYS[way], dim=1):
+            passes.append({})
+            model(piece, memory)
     for hook in hooks:
         hook.remove()
     for i in range(8):
-        (chosen,) = routing[f"layers.{i}.ffn.router"]
-        seen[f"layers.{i}.moe_indices"] = chosen.experts_BTk
-        seen[f"layers.{i}.moe_weights"] = chosen.weights_BTk
-        seen |= {f"layers.{i}.{k}": v for k, v in in_memory(memory.layers[i]).items()}
-    return seen
+        for seen, chosen in zip(passes, routing[f"layers.{i}.ffn.router"], strict=True):
+            seen[f"layers.{i}.moe_indices"] = chosen.experts_BTk
+            seen[f"layers.{i}.moe_weights"] = chosen.weights_BTk
+    whole = {tensor: joined([seen[tensor] for seen in passes]) for tensor in passes[0]}
+    for i in range(8):
+        whole |= {f"layers.{i}.{k}": v for k, v in in_memory(memory.layers[i]).items()}
+    return whole
+
+
+def joined(pieces):
+    """Along the tokens. An early piece sees fewer entries: what it lacks is filled as unseen."""
+    most = max(piece.shape[-1] for piece in pieces)
+    kind = pieces[0].dtype
+    unseen = -1 if kind is torch.int64 else False if kind is torch.bool else -torch.inf
+    wide = [nn.functional.pad(p, (0, most - p.shape[-1]), value=unseen) for p in pieces]
+    return torch.cat(wide, dim=1)
 
 
 def in_memory(layer):
@@ -183,22 +202,24 @@ NUMBERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["v41_a_nq", "v41_a_q"])
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_numbers_layer_by_layer(name, kind):
+def test_numbers_layer_by_layer(name, kind, way):
     assert named(kind)
     for tensor in named(kind):
-        got, want = watched(name)[tensor], reference(name)[1][f"diag.prefill.{tensor}"]
+        got, want = watched(name, way)[tensor], reference(name)[1][f"diag.{way}.{tensor}"]
         assert got.shape == want.shape, tensor
         torch.testing.assert_close(got.float(), want, rtol=1e-5, atol=2e-5, msg=tensor)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["v41_a_nq", "v41_a_q"])
-def test_every_choice(name):
+def test_every_choice(name, way):
     def pairs(kind, layers):
         for i in layers:
             tensor = f"layers.{i}.{kind}"
-            yield watched(name)[tensor], reference(name)[1][f"diag.prefill.{tensor}"]
+            yield watched(name, way)[tensor], reference(name)[1][f"diag.{way}.{tensor}"]
 
     for kind, layers in (("topk", FAR), ("moe_indices", range(8))):
         for got, want in pairs(kind, layers):
@@ -207,8 +228,8 @@ def test_every_choice(name):
         visible = want.isfinite()
         torch.testing.assert_close(got[visible].float(), want[visible], rtol=1e-5, atol=2e-5)
     # The reference marks whole blocks, those of the future too; here only what is visible.
-    blocks = reference(name)[1]["diag.prefill.candidates"]
-    assert torch.equal(watched(name)["candidates"], blocks.tril())
+    blocks = reference(name)[1][f"diag.{way}.candidates"]
+    assert torch.equal(watched(name, way)["candidates"], blocks.tril())
     assert not torch.equal(blocks.tril(), torch.ones_like(blocks).tril())
 
 
