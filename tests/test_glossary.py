@@ -18,6 +18,8 @@ STRESSED = {
     "all", "best", "newest", "random", "select", "both", "and nothing else", "assume",
     "everything", "one shape",
 }  # fmt: skip
+NAMED_BEFORE = {"key", "value"}  # chapter 00 only says that they are kept; 01 explains them
+TWO_MEANINGS = re.compile(r"\([a-z]")  # "head (of the model)": a bold "head" may be another one
 LONGEST = 3  # words: what is longer is a sentence or a formula
 
 
@@ -59,9 +61,7 @@ def introduced(text: str) -> set[str]:
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_every_term_of_a_lesson_is_explained(lesson):
     known = set().union(*(names(row[0]) for row in rows()))
-    cells = nbformat.read(lesson, 4).cells
-    words = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    missing = {term for term in introduced(words) if _plain(term) not in known}
+    missing = {term for term in introduced(markdown(lesson)) if _plain(term) not in known}
     assert not missing, (
         f"{lesson.name} introduces {sorted(missing)}: give each a line in docs/glossary.md, or "
         "add it to STRESSED here if it is no term"
@@ -92,6 +92,32 @@ def test_lines_are_sorted_and_no_name_comes_twice():
     assert first == sorted(first) and len(terms) > 100
     all_names = [name for term in terms for name in term.split("; ")]
     assert len(all_names) == len(set(all_names))
+
+
+def markdown(lesson: Path) -> str:
+    """All that a lesson says, its code left out."""
+    cells = nbformat.read(lesson, 4).cells
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def too_late(lines: list[list[str]], texts: dict[str, str]) -> set[str]:
+    """The terms whose line names a later chapter than the first that sets one of them in bold."""
+    bold = {at: {_plain(term) for term in introduced(text)} for at, text in texts.items()}
+    found = set()
+    for term, *_, chapter in lines:
+        own = [part for part in term.replace("**", "").split("; ") if not TWO_MEANINGS.search(part)]
+        for name in set().union(*map(names, own)):
+            if any(name in terms for at, terms in bold.items() if at < chapter[1:3]):
+                found.add(term)
+    return found
+
+
+def test_each_line_names_the_first_chapter_that_explains_it():
+    texts = {lesson.name[:2]: markdown(lesson) for lesson in LESSONS}
+    lines = [row for row in rows() if row[0].strip("*") not in NAMED_BEFORE]
+    assert not too_late(lines, texts)
+    told = [["**layer**", "", "", "[02]"], ["**norm**", "", "", "[01]"]]
+    assert too_late(told, {"00": "It has **layers**.", "01": "A **norm**."}) == {"**layer**"}
 
 
 def test_every_chapter_can_be_followed():
