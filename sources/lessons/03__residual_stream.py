@@ -16,7 +16,7 @@
 # - patch one piece from another text, and say what that proves,
 # - write a pre-norm block, and say why the norm stands where it stands,
 # - balance a matrix with Sinkhorn's method, and say what V4 needs it for,
-# - derive what several streams cost: (4n + 4) d, (3n + 2) d and (2n + 2) d numbers; and
+# - derive what n copies of the stream cost in memory traffic, in three schedules; and
 #   the number of this chapter:
 #
 # > **bytes per token that the cache keeps of the stream = 0**
