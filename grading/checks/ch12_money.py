@@ -23,7 +23,7 @@ def _run(names: tuple[str, ...], outputs: tuple[str, str]) -> Callable:
     def run(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
         pair = answer(*[inputs[name] for name in names])
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            return {outputs[0]: pair, outputs[1]: None}
+            return {f"the answer (a pair: {outputs[0]}, {outputs[1]})": pair}
         return dict(zip(outputs, pair, strict=True))
 
     return run
@@ -90,7 +90,8 @@ BILLED = Exercise(
         tied(
             "Without the prefix cache the whole prompt costs `miss`. The answers cost the same "
             "both times.",
-            "answers_forgotten", "answers_forgotten_without", "exchanged", "dollars",
+            "answers_forgotten", "answers_forgotten_without", "exchanged", "only_with",
+            "only_without", "dollars",
         ),
     ),
     misconceptions=BILL,
@@ -132,7 +133,7 @@ DISK_RATIO = Exercise(
         tied(
             "far + window / p = wanted * other. Bring far to the other side, then solve for p.",
             "far_not_subtracted", "other_forgotten", "signs_exchanged", "interval_upside_down",
-            "whole_interval", "rounded_interval",
+            "whole_interval", "rounded_interval", "only_the_ratio",
         ),
     ),
     misconceptions=DISK,

@@ -99,6 +99,18 @@ BILL = (
         "The pair is turned around: first with the prefix cache, then without.",
         exchanged,
     ),
+    Misconception(
+        "only_with",
+        "One number came back, the bill with the prefix cache. Two are asked for, as a pair: that "
+        "one, and what the same turns would cost if nothing were ever found.",
+        lambda *given: answer()(*given)[0],
+    ),
+    Misconception(
+        "only_without",
+        "One number came back, the bill without any hit. Two are asked for, as a pair: first the "
+        "bill with the prefix cache, then this one.",
+        lambda *given: answer()(*given)[1],
+    ),
 )
 
 
@@ -173,5 +185,11 @@ DISK = (
         "rounded_interval",
         "The interval is rounded to a whole number. It may have a fraction.",
         disk(interval=lambda far, win, other, r: round(win / (r * other - far))),
+    ),
+    Misconception(
+        "only_the_ratio",
+        "One number came back, the ratio. Two are asked for, as a pair: the ratio, and the "
+        "interval at which it would be `wanted`.",
+        lambda *given: disk()(*given)[0],
     ),
 )

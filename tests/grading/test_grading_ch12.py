@@ -73,6 +73,10 @@ class Sorted:
         return size <= self.budget
 
 
+def paid(turns, hit, miss, output):
+    return sum(f * hit + (p - f) * miss + w * output for p, f, w in turns) / 1e6
+
+
 class TakesTheOldestName(Sorted):
     def get(self, name, now):
         self.young(now)
@@ -102,6 +106,22 @@ def test_mistakes_in_a_learners_own_words(id, answer, name):
     result = check(id, answer)
     assert result.status in ("wrong", "partly")
     assert name is None or result.misconception == name
+
+
+@pytest.mark.parametrize(
+    ("id", "answer", "name"),
+    [
+        ("12.4", paid, "with"),
+        ("12.4", lambda t, h, m, o: paid(t, m, m, o), "without"),
+        ("12.4", lambda t, h, m, o: [p * m / 1e6 for p, f, w in t], None),
+        ("12.5", lambda far, win, other, p, r: (far + win / p) / other, "the_ratio"),
+    ],
+)
+def test_what_is_no_pair_is_told_what_a_pair_would_be(id, answer, name):
+    result = check(id, answer)
+    assert result.misconception == (name and f"only_{name}")
+    asked = {"12.4": "with the prefix cache, without it", "12.5": "ratio, interval"}[id]
+    assert f"the answer should be a pair: {asked}, and a value of type" in str(result)
 
 
 @pytest.mark.parametrize("id", BY_ID)
