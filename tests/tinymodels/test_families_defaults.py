@@ -12,8 +12,8 @@ transformers = pytest.importorskip("transformers")
 # described there under another name; and wrappers, whose model is the nested one.
 ELSEWHERE = {
     "RefinedWeb", "RefinedWebModel", "baichuan", "chatglm", "deepseek", "internlm2", "kimi_k2",
-    "hf_olmo", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3_v", "phi3small",
-    "phi4mm", "qwen",
+    "hf_olmo", "hunyuan", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3_v",
+    "phi3small", "phi4mm", "qwen",
 }  # fmt: skip
 WRAPPERS = {
     "gemma3", "gemma3n", "gemma4", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
@@ -90,6 +90,21 @@ def test_a_nested_file_leaves_out_what_its_class_says(family):
     for stated in ({"model_type": family}, {"model_type": family, "num_hidden_layers": 7}):
         with pytest.raises(ValueError, match="is missing"):
             config_from(stated)
+
+
+@pytest.mark.parametrize(
+    "family, name",
+    [
+        (family, "num_key_value_heads")
+        for family in "ernie4_5 falcon_h1 glm4v_text qwen2_5_omni_text smollm3 llama".split()
+    ]
+    + [("ernie4_5", "head_dim"), ("seed_oss", "head_dim"), ("llama", "head_dim")],
+)
+def test_null_is_not_the_same_as_absent(family, name):
+    """null: as many kv heads as query heads, and heads of width / heads, as the classes make it."""
+    values = {**SHAPES, **MORE.get(family, {}), name: None}
+    filled = transformers.AutoConfig.for_model(family, **values).to_dict()
+    same(config_from({**values, "model_type": family}), config_from(filled))
 
 
 def test_the_lists_above_name_families_that_exist():

@@ -119,6 +119,47 @@ def test_a_rope_that_is_not_described_is_counted_and_not_built(family, rope):
     assert config_from({**scaled, "rope_scaling": None}).layers[0].ffn is not None
 
 
+CLA = shapes(10, 12, 4, 96, model_type="hunyuan", head_dim=14, use_cla=True, cla_share_factor=3)
+
+
+@pytest.mark.parametrize("family", ["hunyuan", "hunyuan_v1_moe", "hunyuan_v1_dense"])
+def test_layers_that_read_the_rows_of_an_earlier_one(family):
+    lines = ledger.per_layer(config_from({**CLA, "model_type": family}), 7)
+    assert [x["owner"] for x in lines] == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
+    assert [x["main"] for x in lines] == [7 * 224, 0, 0] * 3 + [7 * 224]
+    for whole in (dict(use_cla=False), dict(cla_share_factor=None), dict(cla_share_factor=1)):
+        assert ledger.rate(config_from({**CLA, **whole, "model_type": family})) == 10 * 224
+    with pytest.raises(ValueError, match="use_mla is true"):
+        config_from({**CLA, "use_mla": True})
+
+
+def test_a_nested_model_that_says_its_architecture_only():
+    inside = shapes(12, 10, 10, 1280, architectures=["DeepseekV2ForCausalLM"], use_mla=False)
+    around = {"model_type": "deepseek_vl_v2", "architectures": ["DeepseekOCRForCausalLM"]}
+    assert ledger.rate(config_from({**around, "language_config": inside})) == 12 * 2 * 1280 * 2
+    for unknown in (dict(model_type="other"), dict(architectures=["Other"])):
+        with pytest.raises(ValueError, match="is no architecture known here"):
+            config_from({**around, "language_config": {**inside, **unknown}})
+
+
+@pytest.mark.parametrize(
+    "model_type, sentence",
+    [
+        ("lama", "nearest: llama"),
+        ("qwen3_mo", "nearest: qwen3_moe"),
+        ("xyzzy", 'read with "model_type": "llama"'),
+        ("rwkv", "state of fixed size"),
+        ("rwkv7", "state of fixed size"),
+        ("xlstm", "state of fixed size"),
+    ],
+)
+def test_architectures_that_are_not_read(model_type, sentence):
+    with pytest.raises(ValueError, match=sentence) as refused:
+        config_from({**DECODER, "model_type": model_type}, "given.json")
+    text = str(refused.value)
+    assert text.startswith(f"given.json: {model_type!r} ") and len(text) < 300
+
+
 AROUND = dict(
     hidden_size=1024, max_position_embeddings=512, rms_norm_eps=1e-6, intermediate_size=7,
     rope_theta=5.0, rope_scaling={"type": "default"}, attention_bias=True, vocab_size=9,

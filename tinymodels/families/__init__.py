@@ -2,6 +2,7 @@
 
     fields.py       reads one field: present, of the right type, or the published default
     plain.py        every layer alike: Llama and its kin, Qwen, Phi, GLM, OLMo, sliding or not
+    cross_layer.py  Hunyuan, where neighbouring layers share
     early.py        names of their own: GPT-2, BLOOM, Falcon, MPT, ChatGLM, OLMo 1
     alternating.py  near and full layers take turns: Gemma, gpt-oss, Llama 4; some layers share
     deepseek.py     latents: DeepSeek V2, V3, V3.2, Kimi K2

@@ -134,6 +134,11 @@ class Fields:
         """Whether a value other than null stands under any of the names."""
         return self._raw(names) not in (_ABSENT, None)
 
+    def null(self, *names: str) -> bool:
+        """Whether nothing but null stands under the names; many classes take that for "derive it",
+        and not for their default."""
+        return self._raw(names) is None
+
     def inner_first(self) -> "Fields":
         """The same values, the inner one where two differ: for what the bytes do not depend on."""
         own = {name: value for name, value in self.values.items() if value is not None}

@@ -1,16 +1,29 @@
 """Finds the family of a configuration and lets its reader build the `ModelConfig`."""
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ..config import ModelConfig
-from . import alternating, deepseek, deepseek_v4, early, hybrid, latent, plain, searched, states
+from . import (
+    alternating,
+    cross_layer,
+    deepseek,
+    deepseek_v4,
+    early,
+    hybrid,
+    latent,
+    plain,
+    searched,
+    states,
+)
 from .fields import Fields
 
 READERS = {
     **plain.READERS,
     **alternating.READERS,
+    **cross_layer.READERS,
     **early.READERS,
     **latent.READERS,
     **deepseek.READERS,
@@ -27,6 +40,9 @@ ENCODERS = frozenset(
     "albert bert camembert deberta deberta-v2 distilbert electra ernie esm eurobert longformer "
     "modernbert mpnet nomic_bert roberta xlm-roberta vit clip siglip".split()
 )
+
+# Models of which nothing grows; how large their states are is not read.
+STATES_ALONE = ("rwkv", "xlstm", "retnet")
 
 
 def config_from(values: dict[str, Any], name: str = "config.json") -> ModelConfig:
@@ -137,20 +153,44 @@ def _family(inner: dict, values: dict, name: str) -> str:
             raise ValueError(f"{name}: model_type is {model_type!r}; it must be a string")
         if model_type in READERS:
             return model_type
+    if inner is not values and inner.get("model_type") is None:
+        first = _architecture(inner)  # DeepSeek-OCR: the wrapper's type is that of another model
+        if first in ARCHITECTURES:
+            return ARCHITECTURES[first]
     if any(t in ENCODERS for t in stated):
         raise ValueError(f"{name}: {stated[0]} is an encoder; it keeps no cache between tokens")
     if not stated:
         if "kv_source_layers" in inner:
             return "deepseek_v41"
-        architectures = inner.get("architectures") or values.get("architectures")
-        first = architectures[0] if isinstance(architectures, list) and architectures else None
-        if isinstance(first, str) and first in ARCHITECTURES:
+        first = _architecture(inner) or _architecture(values)
+        if first in ARCHITECTURES:
             return ARCHITECTURES[first]
         if first is None:
             raise ValueError(f"{name}: model_type is missing; it says how the rest is to be read")
         stated = [first]
-    known = ", ".join(sorted(READERS))
-    raise ValueError(f"{name}: {stated[0]!r} is no architecture known here; known are {known}")
+    raise ValueError(f"{name}: {_unknown(stated[0])}")
+
+
+def _architecture(values: dict) -> str | None:
+    """The first of `architectures`, where it is a text."""
+    stated = values.get("architectures")
+    first = stated[0] if isinstance(stated, list) and stated else None
+    return first if isinstance(first, str) else None
+
+
+def _unknown(stated: str) -> str:
+    """Why nothing reads it, and what would."""
+    if stated.lower().startswith(STATES_ALONE):
+        return (
+            f"{stated!r} keeps a state of fixed size and no row of any token, so nothing grows "
+            "with the text; how large that state is, is not read here"
+        )
+    near = get_close_matches(stated, READERS, n=4)
+    nearest = f" (nearest: {', '.join(near)})" if near else ""
+    return (
+        f"{stated!r} is no architecture known here{nearest}; a model whose layers all keep keys "
+        'and values, as Llama\'s do, is read with "model_type": "llama"'
+    )
 
 
 ARCHITECTURES = {

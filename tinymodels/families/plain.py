@@ -33,6 +33,9 @@ def attention_shapes(fields: Fields, default: Defaults) -> tuple[int, int, int]:
     heads = fields.core("num_attention_heads", default=default.core[1])
     if fields.has("num_key_value_heads"):
         kv_heads = fields.integer("num_key_value_heads")
+    elif fields.null("num_key_value_heads"):
+        kv_heads = heads
+        fields.note(f"num_key_value_heads is null: as many as query heads, {heads}")
     else:
         kv_heads = default.kv_heads or heads
         fields.note(f"num_key_value_heads is not in the file; the family's default is {kv_heads}")
@@ -44,13 +47,13 @@ def attention_shapes(fields: Fields, default: Defaults) -> tuple[int, int, int]:
 
 
 def head_dim(fields: Fields, heads: int, default: Defaults) -> int:
-    """head_dim where stated, else the family's default, else width / heads.
+    """head_dim where stated, else the family's default, else (or where it is null) width / heads.
 
     The first Nemotron-H files call it attention_head_dim.
     """
     if fields.has("head_dim", "attention_head_dim"):
         return fields.integer("head_dim", "attention_head_dim")
-    if default.head_dim is not None:
+    if default.head_dim is not None and not fields.null("head_dim", "attention_head_dim"):
         fields.note(f"head_dim is not in the file; the family's default is {default.head_dim}")
         return default.head_dim
     width = fields.core("hidden_size", default=default.core[2])
@@ -265,8 +268,6 @@ READERS: dict[str, Reader] = {
     "granite": full(Defaults(context=2048, core=(32, 32, 4096))),
     "granitemoe": full(Defaults(context=2048, core=(32, 32, 4096))),
     "seed_oss": full(Defaults(context=524_288, core=(64, 80, 4096), kv_heads=8, head_dim=128)),
-    "hunyuan_v1_dense": full(Defaults(context=2048, core=(32, 32, 4096))),
-    "hunyuan_v1_moe": full(Defaults(context=2048, core=(32, 32, 4096))),
     "ernie4_5": full(
         Defaults(context=131_072, core=(18, 16, 1024), kv_heads=2, head_dim=128, tied=True)
     ),
