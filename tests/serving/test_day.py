@@ -101,14 +101,27 @@ RIGHT = {"timestamp": 5, "input_length": 1030, "output_length": 2, "hash_ids": [
         (json.dumps(RIGHT | {"input_length": 0}), "input_length is 0"),
         (json.dumps(RIGHT | {"input_length": True}), "input_length is True"),
         (json.dumps(RIGHT | {"hash_ids": 3}), "hash_ids is 3"),
-        (json.dumps(RIGHT | {"hash_ids": [1]}), "1 ids .1 different. for 2 whole"),
+        (json.dumps(RIGHT | {"hash_ids": [1]}), "1 ids .1 different. for 1030 tokens"),
         (json.dumps(RIGHT | {"hash_ids": [1, 1, 2]}), "3 ids .2 different"),
+        # Other open traces have the same fields and an id for each 16 tokens (Qwen's, of Bailian).
+        (json.dumps(RIGHT | {"hash_ids": list(range(65))}), "65 ids .65 different. for 1030 tok"),
+        (json.dumps(RIGHT | {"hash_ids": [1, 2, 3, 4]}), "4 ids .* each 512 tokens need"),
+        ("[" * 100_000, "line 2: no JSON"),
+        ('{"timestamp": ' + "1" * 5000 + "}", "line 2: no JSON"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(tmp_path, line, message):
     (tmp_path / "t.jsonl").write_text(json.dumps(RIGHT) + "\n" + line + "\n")
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_file_as_windows_writes_it(tmp_path, mark, end):
+    text = mark + end.join([json.dumps(RIGHT), "", json.dumps(RIGHT | {"timestamp": 3}), ""])
+    (tmp_path / "t.jsonl").write_bytes(text.encode())
+    assert [r.timestamp for r in load(tmp_path / "t.jsonl")] == [3, 5]
 
 
 def test_an_empty_file_is_refused(tmp_path):
@@ -126,17 +139,40 @@ def test_an_empty_file_is_refused(tmp_path):
     ("make", "message"),
     [
         (lambda: replay([Request(0, 1, 1, ())], 0, 1), "token_bytes is 0"),
+        (lambda: replay([Request(0, 1, 1, ())], float("inf"), 1), "token_bytes is inf"),
         (lambda: replay([Request(0, 1, 1, ())], 1, -1), "budget is -1"),
         (lambda: replay([Request(0, 1, 1, ())], 1, float("nan")), "budget is nan"),
         (lambda: replay([], 1, 1), "the trace is empty"),
         (lambda: agents_day(agents=0), "agents is 0"),
         (lambda: agents_day(agents=1.5), "agents is 1.5"),
         (lambda: agents_day(hours=0), "hours 0"),
+        (lambda: agents_day(hours=float("inf")), "hours inf"),
     ],
 )
 def test_refusals(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+class Asked(int):
+    """A number that counts how often it is looked up."""
+
+    times = 0
+
+    def __hash__(self):
+        Asked.times += 1
+        return int.__hash__(self)
+
+
+@pytest.mark.parametrize("budget", [0, 120, 300, 10**6])
+def test_a_text_twice_as_long_is_twice_the_work(monkeypatch, budget):
+    work = []
+    for count in (200, 400):
+        texts = [tuple(Asked(count * k + i) for i in range(count)) for k in (0, 1, 0)]
+        monkeypatch.setattr(Asked, "times", 0)
+        replay([Request(0, BLOCK * count, 1, text) for text in texts], 1, budget * BLOCK)
+        work.append(Asked.times)
+    assert work[1] < 2.5 * work[0]
 
 
 # Lengths and ids as in Mooncake's toolagent_trace.jsonl; then what other writers of the form do.

@@ -54,8 +54,8 @@ def replay(trace: Sequence[Request], token_bytes: float, budget: int) -> Day:
     Answers count when they come back as a part of a later prompt. Errors: ValueError for bytes
     that are not above 0, a budget below 0, and an empty trace.
     """
-    if not token_bytes > 0:
-        raise ValueError(f"token_bytes is {token_bytes!r}; it must be above 0")
+    if not 0 < token_bytes < float("inf"):
+        raise ValueError(f"token_bytes is {token_bytes!r}; it must be a number above 0")
     if not 0 <= budget < float("inf"):
         raise ValueError(f"budget is {budget!r}; it must be a number of bytes >= 0")
     if not trace:
@@ -69,13 +69,15 @@ def replay(trace: Sequence[Request], token_bytes: float, budget: int) -> Day:
         hit, miss = hit + found, miss + request.input_length - found
         output += request.output_length
         lru.touch(chain[:held])
-        for i in range(held, len(chain)):
-            leaving = lru.room(size, keep=chain[:i])
+        kept = set(chain[:held])  # one set that grows: a chain may have thousands of pieces
+        for name in chain[held:]:
+            leaving = lru.room(size, keep=kept)
             if leaving is None:
                 break
             for old in leaving:
                 lru.drop(old)
-            lru.add(chain[i], size)
+            lru.add(name, size)
+            kept.add(name)
         lru.touch(chain[: lru.held(chain)])
         most = max(most, lru.used)
     return Day(hit, miss, output, most)
@@ -88,7 +90,8 @@ def agents_day(agents: int = 40, hours: float = 8.0, seed: int = 0) -> list[Requ
     tool said. Between turns lie seconds, now and then half an hour. A text that has grown too
     long is given up, and the agent begins another task. Errors: ValueError for no agents or hours.
     """
-    if isinstance(agents, bool) or not isinstance(agents, int) or agents < 1 or not hours > 0:
+    whole = isinstance(agents, int) and not isinstance(agents, bool)
+    if not whole or agents < 1 or not 0 < hours < float("inf"):
         raise ValueError(
             f"agents is {agents!r} and hours {hours!r}; a day has at least one agent, and some time"
         )
@@ -121,11 +124,11 @@ def load(path: str | Path) -> list[Request]:
     """A trace from JSON lines, in the order of time.
 
     Errors: ValueError for a file that cannot be read; with file and line for what is no such
-    object, and for ids that are fewer than the whole pieces of the prompt.
+    object, and for ids that are not one for each piece of the prompt (the last may have none).
     """
     found = []
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # Windows may put a mark before the text
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a trace: {error}") from None
     for number, line in enumerate(text.split("\n"), 1):  # an id may hold other ends of lines
@@ -139,8 +142,8 @@ def load(path: str | Path) -> list[Request]:
 def _request(line: str, where: str) -> Request:
     try:
         said = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: no JSON ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: no JSON ({getattr(error, 'msg', error)})") from None
     if not isinstance(said, dict):
         raise ValueError(f"{where}: {type(said).__name__} instead of an object")
     for name, whole in (("timestamp", False), ("input_length", True), ("output_length", True)):
@@ -155,10 +158,11 @@ def _request(line: str, where: str) -> Request:
         raise ValueError(f"{where}: input_length is 0; a prompt has one token or more")
     if not isinstance(ids, list) or not all(type(i) in (int, str) for i in ids):
         raise ValueError(f"{where}: hash_ids is {ids!r}; it must be a list of ids")
-    if len(ids) < length // BLOCK or len(set(ids)) < len(ids):
+    whole, all_of_it = length // BLOCK, -(-length // BLOCK)
+    if not whole <= len(ids) <= all_of_it or len(set(ids)) < len(ids):
         raise ValueError(
-            f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length // BLOCK} whole "
-            f"pieces of {BLOCK} tokens; each needs one of its own"
+            f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length} tokens; each {BLOCK} "
+            "tokens need one of their own (a trace with other pieces has to be cut anew)"
         )
     return Request(said["timestamp"], length, int(said["output_length"]), tuple(ids))
 

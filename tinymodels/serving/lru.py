@@ -52,7 +52,7 @@ class Lru:
         keep: names that have to stay, as what comes in depends on them.
         """
         free, leaving = self.budget - self.used, []
-        keep = frozenset(keep)
+        keep = keep if isinstance(keep, set | frozenset) else frozenset(keep)
         for name, held in self._sizes.items():
             if free >= size:
                 break
