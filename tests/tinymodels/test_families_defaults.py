@@ -13,7 +13,8 @@ transformers = pytest.importorskip("transformers")
 ELSEWHERE = {
     "RefinedWeb", "RefinedWebModel", "baichuan", "chatglm", "deepseek", "internlm2", "kimi_k2",
     "hf_olmo", "hunyuan", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3_v",
-    "phi3small", "phi4mm", "qwen",
+    "phi3small", "phi4mm", "qwen", "Yi", "arctic", "bailing_moe", "bailing_moe_v2", "internlm",
+    "ernie4_5_moe_vl", "mimo", "minicpm", "molmo", "stablelm_epoch",
 }  # fmt: skip
 WRAPPERS = {
     "gemma3", "gemma3n", "gemma4", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
@@ -21,6 +22,7 @@ WRAPPERS = {
 }  # fmt: skip
 # Readers without defaults for layers, heads or width: no nested file of these is known.
 STATED = {
+    "dbrx", "gpt_neo", "exaone", "zamba", "zamba2",
     "gpt2", "gptj", "codegen", "bloom", "opt", "gpt_bigcode", "gpt_neox", "falcon", "mpt",
     "deepseek_v2", "deepseek_v3", "deepseek_v32", "nemotron_h",
     "granitemoehybrid", "bamba", "jamba", "glm4_moe", "glm4v_moe_text", "qwen3_omni_moe_text",
@@ -55,6 +57,15 @@ MORE = {
         num_hidden_layers=3, layers_block_type=["linear_attention", "full_attention", "mlp"]
     ),
     "longcat_flash": dict(num_layers=13, num_hidden_layers=None),
+    "dbrx": dict(d_model=3072, n_heads=8, n_layers=13),
+    "exaone": dict(num_layers=13, num_hidden_layers=None),
+    "gpt_neo": dict(num_layers=13, num_heads=8, attention_types=[[["global"], 13]]),
+    "dots1": dict(num_attention_heads=32, max_window_layers=5),
+    "exaone_moe": dict(num_attention_heads=32),
+    "helium": dict(num_attention_heads=20),
+    "minicpm3": dict(num_attention_heads=32),
+    "zamba": dict(num_attention_heads=16),
+    "zamba2": dict(layers_block_type=["mamba"] * 9 + ["hybrid"] * 4),
     "mpt": dict(d_model=3072, n_heads=8, n_layers=13),
     "bloom": dict(n_layer=13, n_head=8),
     "gpt2": dict(n_embd=3072, n_layer=13, n_head=8),

@@ -46,6 +46,19 @@ FAMILIES = {
     "opt": dict(ffn_dim=40, word_embed_proj_dim=72, max_position_embeddings=64),
     "bloom": dict(n_layer=7, n_head=6), "mpt": dict(d_model=72, n_heads=6, n_layers=7),
     "falcon": {},
+    "arcee": WIDE, "helium": dict(head_dim=12), "internlm3": WIDE, "exaone": WIDE,
+    "persimmon": dict(num_key_value_heads=6),
+    "gpt_neo": dict(num_layers=7, num_heads=6, attention_types=[[["global", "local"], 3],
+                                                               [["global"], 1]]),
+    "dbrx": dict(
+        d_model=72, n_heads=6, n_layers=7, max_seq_len=64,
+        attn_config=dict(kv_n_heads=2, rope_theta=9.0, clip_qkv=8.0),
+        ffn_config=dict(ffn_hidden_size=12, moe_num_experts=4, moe_top_k=2),
+    ),
+    "dots1": NEAR | WIDE | EXPERTS | dict(max_window_layers=4, n_shared_experts=1),
+    "vaultgemma": NEAR | WIDE, "cwm": NEAR | WIDE, "afmoe": NEAR | WIDE | EXPERTS,
+    "exaone_moe": NEAR | WIDE | EXPERTS, "solar_open": WIDE | EXPERTS,
+    "mimo_v2_flash": NEAR | WIDE | EXPERTS | dict(v_head_dim=10, num_key_value_heads=3),
     "mistral": NEAR | WIDE, "mixtral": NEAR | EXPERTS, "ministral3": NEAR | WIDE,
     "phi3": NEAR, "phimoe": NEAR | EXPERTS, "starcoder2": NEAR,
     "gemma2": NEAR | WIDE, "gemma3_text": NEAR | WIDE, "cohere2": NEAR, "olmo3": NEAR,
@@ -77,6 +90,13 @@ FAMILIES = {
         ssm_state_size=6, mamba_num_heads=6, mamba_head_dim=12, n_groups=2, conv_kernel=3,
         expand=1,
     ),
+    "zamba": MAMBA | dict(
+        num_hidden_layers=4, num_key_value_heads=6, n_mamba_heads=2, attn_layer_offset=0
+    ),
+    "zamba2": dict(
+        num_hidden_layers=3, layers_block_type=["mamba", "hybrid", "hybrid"], mamba_d_state=6,
+        mamba_d_conv=3, mamba_ngroups=2, n_mamba_heads=6, num_key_value_heads=6, chunk_size=8,
+    ),
     "falcon_mamba": dict(state_size=6, conv_kernel=3),
     "mamba2": dict(state_size=6, conv_kernel=3, num_heads=12, head_dim=12, n_groups=2),
     "falcon_h1": WIDE | dict(
@@ -87,7 +107,7 @@ FAMILIES = {
     "lfm2_moe": EXPERTS | dict(layer_types=["conv", "full_attention", "conv"] * 2 + ["conv"]),
     "deepseek_v2": EXPERTS | LATENT, "deepseek_v3": EXPERTS | LATENT,
     "deepseek_v32": EXPERTS | LATENT | dict(index_head_dim=12, index_n_heads=3),
-    "glm4_moe_lite": EXPERTS | LATENT,
+    "minicpm3": LATENT, "glm4_moe_lite": EXPERTS | LATENT,
     "longcat_flash": EXPERTS | LATENT | dict(
         num_layers=3, zero_expert_num=1, moe_topk=2, head_dim=6
     ),

@@ -8,6 +8,8 @@ from tinymodels.convert import config_from
 PATTERN_8B = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"
 KIMI_FULL = [4, 8, 12, 16, 20, 24, 27]
 KIMI_LINEAR = [i for i in range(1, 28) if i not in KIMI_FULL]
+MIMO = [1] * 5 + [0]
+ZAMBA2 = [6, *range(11, 81, 6)]  # the second of the two blocks comes before it too
 
 
 def shapes(layers: int, heads: int, kv_heads: int | None, width: int, **more) -> dict:
@@ -117,6 +119,77 @@ RELEASED = {
             q_lora_rank=None, qk_nope_head_dim=0, qk_rope_head_dim=0, v_head_dim=0)},
         12 * 2 * 10 * 128 * 2, 0, 0,
     ),
+    "dbrx": (
+        dict(model_type="dbrx", d_model=6144, n_heads=48, n_layers=40, max_seq_len=32768,
+             attn_config={"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000}),
+        40 * 4096, 0, 0,
+    ),
+    "dots.llm1": (
+        shapes(62, 32, 32, 4096, model_type="dots1", head_dim=128, sliding_window=None,
+               max_window_layers=62),
+        62 * 4 * 4096, 0, 0,
+    ),
+    "internlm-20b": (shapes(60, 40, None, 5120, model_type="internlm"), 60 * 4 * 5120, 0, 0),
+    "internlm3-8b": (
+        shapes(48, 32, 2, 4096, model_type="internlm3", head_dim=128), 48 * 1024, 0, 0,
+    ),
+    "yi-6b, first files": (shapes(32, 32, 4, 4096, model_type="Yi"), 32 * 2048, 0, 0),
+    "stablelm-3b, first files": (
+        shapes(32, 32, 32, 2560, model_type="stablelm_epoch"), 32 * 4 * 2560, 0, 0,
+    ),
+    "exaone-3.5-7.8b": (
+        dict(model_type="exaone", num_layers=32, num_attention_heads=32, num_key_value_heads=8,
+             hidden_size=4096, head_dim=128),
+        131_072, 0, 0,
+    ),
+    "exaone-4-32b, a text for a pattern": (
+        shapes(64, 40, 8, 5120, model_type="exaone4", head_dim=128, sliding_window=4096,
+               sliding_window_pattern="LLLG"),
+        16 * 4096, 48 * 4096 * 4096, 0,
+    ),
+    "k-exaone": (
+        shapes(48, 64, 8, 6144, model_type="exaone_moe", head_dim=128, sliding_window=128,
+               sliding_window_pattern="LLLG"),
+        12 * 4096, 36 * 128 * 4096, 0,
+    ),
+    "mimo-7b": (
+        shapes(36, 32, 8, 4096, model_type="mimo", head_dim=128, use_sliding_window=False,
+               sliding_window=32768, max_window_layers=36),
+        36 * 4096, 0, 0,
+    ),
+    "mimo-v2-flash": (
+        shapes(48, 64, 4, 4096, model_type="mimo_v2_flash", head_dim=192, v_head_dim=128,
+               swa_num_key_value_heads=8, swa_head_dim=192, swa_v_head_dim=128, sliding_window=128,
+               sliding_window_size=128, hybrid_layer_pattern=[0] + ([1] * 4 + [0]) + MIMO * 7),
+        9 * 4 * (192 + 128) * 2, 39 * 129 * 8 * (192 + 128) * 2, 0,
+    ),
+    "zamba2-7b": (
+        shapes(81, 32, 32, 3584, model_type="zamba2", attention_head_dim=224, mamba_d_state=64,
+               mamba_ngroups=2, n_mamba_heads=112, mamba_d_conv=4, mamba_expand=2,
+               layers_block_type=["hybrid" if i in ZAMBA2 else "mamba" for i in range(81)]),
+        13 * 4 * 7168, 0, 81 * 2 * (112 * 64 * 64 + (7168 + 2 * 2 * 64) * 3),
+    ),
+    "zamba-7b": (
+        shapes(76, 16, 16, 3712, model_type="zamba", attention_head_dim=464, mamba_d_state=16,
+               mamba_d_conv=4, mamba_expand=2, attn_layer_period=6, attn_layer_offset=4),
+        13 * 4 * 7424, 0, 76 * 2 * 7424 * (16 + 3),
+    ),
+    "minicpm-2b": (shapes(40, 36, 36, 2304, model_type="minicpm"), 40 * 4 * 2304, 0, 0),
+    "minicpm3-4b": (
+        shapes(62, 40, 40, 2560, model_type="minicpm3", kv_lora_rank=256, qk_rope_head_dim=32),
+        62 * 288 * 2, 0, 0,
+    ),
+    "arctic": (shapes(35, 56, 8, 7168, model_type="arctic"), 35 * 4096, 0, 0),
+    "ling-lite": (shapes(28, 16, 4, 2048, model_type="bailing_moe"), 28 * 2048, 0, 0),
+    "ernie-4.5-vl-28b": (
+        shapes(28, 20, 4, 2560, model_type="ernie4_5_moe_vl", moe_num_experts=[64, 64]),
+        28 * 2048, 0, 0,
+    ),
+    "molmo-7b-o": (shapes(32, 32, None, 4096, model_type="molmo"), 524_288, 0, 0),
+    "gpt-neo-2.7b": (
+        dict(model_type="gpt_neo", num_layers=32, num_heads=20, hidden_size=2560, window_size=256),
+        32 * 4 * 2560, 0, 0,
+    ),
     "glm-5": (
         shapes(78, 64, 64, 6144, model_type="glm_moe_dsa", kv_lora_rank=512, qk_rope_head_dim=64,
                index_n_heads=32, index_head_dim=128),
@@ -180,6 +253,13 @@ REFUSED = {
         shapes(2, 4, 2, 64, model_type="olmo3",
                layer_types=["full_attention", "chunked_attention"]),
         "layer_types.1. is 'chunked_attention'",
+    ),
+    "a pattern of other letters than L and G": (
+        shapes(4, 4, 2, 64, model_type="exaone4", sliding_window=7, sliding_window_pattern="LGX"),
+        "sliding_window_pattern is 'LGX'; it must be a text of L and G",
+    ),
+    "zamba 2 without kinds": (
+        shapes(7, 4, 4, 64, model_type="zamba2"), "layers_block_type is missing",
     ),
     "layers without kinds": (
         shapes(4, 4, 2, 64, model_type="granitemoehybrid"), "layer_types is missing",

@@ -2,6 +2,7 @@
 
     fields.py       reads one field: present, of the right type, or the published default
     plain.py        every layer alike: Llama and its kin, Qwen, Phi, GLM, OLMo, sliding or not
+    kin.py          Llama's kin under names of their own: Yi, InternLM 1 and 3, dots.llm1, Ling
     cross_layer.py  Hunyuan, where neighbouring layers share
     early.py        names of their own: GPT-2, BLOOM, Falcon, MPT, ChatGLM, OLMo 1
     alternating.py  near and full layers take turns: Gemma, gpt-oss, Llama 4; some layers share
@@ -9,6 +10,7 @@
     latent.py       latents elsewhere: GLM-5, Mistral 4, LongCat
     deepseek_v4.py  groups and sharing: DeepSeek V4 and V4.1
     hybrid.py       attention beside recurrent layers: Qwen3-Next, MiniMax, Kimi, Jamba, Nemotron-H
+    unequal.py      values narrower than keys: MiMo V2 Flash
     searched.py     layers chosen one by one: Nemotron Super and Ultra
 
 A reader is a function `(Fields) -> ModelConfig`. Each refuses rather than guesses: a missing

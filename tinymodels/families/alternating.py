@@ -15,25 +15,40 @@ from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_
 KINDS = ("sliding_attention", "full_attention")
 
 
-def _turns(fields: Fields, count: int, every: int) -> list[str]:
-    """layer_types, or the family's pattern: one full layer in `every`, the last of each turn."""
+EVERY = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
+
+
+def _turns(fields: Fields, count: int, every: int, first: bool = False) -> list[str]:
+    """layer_types, or the family's pattern: one full layer in `every`, the last of each turn, or
+    the first. Some files write the pattern as a text: L near, G full, and the last layer full."""
     kinds = layer_kinds(fields, count, KINDS)
     if kinds is not None:
         return kinds
-    if fields.has("sliding_window_pattern", "_sliding_window_pattern"):
-        every = fields.integer("sliding_window_pattern", "_sliding_window_pattern")
+    text = fields.values.get("sliding_window_pattern")
+    if isinstance(text, str):
+        if not text or set(text) - {"L", "G"}:
+            fields.refuse(
+                f"sliding_window_pattern is {text!r}", "it must be a text of L and G, or a number"
+            )
+        return [KINDS[text[i % len(text)] == "G" or i == count - 1] for i in range(count)]
+    if fields.has(*EVERY):
+        every = fields.integer(*EVERY)
     else:
         fields.note(
             f"layer_types is not in the file; the family's pattern is one full layer in {every}, "
-            "starting with a sliding one"
+            f"starting with a {'full' if first else 'sliding'} one"
         )
-    return [KINDS[(i + 1) % every == 0] for i in range(count)]
+    turn = 0 if first else every - 1
+    return [KINDS[i % every == turn] for i in range(count)]
 
 
-def _alternating(default: Defaults, every: int, nullable: bool = False) -> Reader:
+def _alternating(
+    default: Defaults, every: int, nullable: bool = False, first: bool = False
+) -> Reader:
     """A reader of models whose near and full layers have the same heads.
 
-    nullable: the family allows `sliding_window: null`, and then every layer is full.
+    nullable: the family allows `sliding_window: null`, and then every layer is full. first:
+    whether a turn starts with its full layer.
     """
 
     def read(fields: Fields) -> ModelConfig:
@@ -42,7 +57,7 @@ def _alternating(default: Defaults, every: int, nullable: bool = False) -> Reade
         if nullable and fields.optional("sliding_window", default=default.window) is None:
             kinds, window = ["full_attention"] * count, None
         else:
-            kinds = _turns(fields, count, every)
+            kinds = _turns(fields, count, every, first)
             window = fields.integer("sliding_window", default=default.window)
         near, far = (Layer(GQA(*shapes, window=w), None) for w in (window, None))
         layers = tuple(near if kind == "sliding_attention" else far for kind in kinds)
@@ -226,8 +241,27 @@ READERS: dict[str, Reader] = {
     "cohere2": _alternating(
         Defaults(context=8192, core=(40, 64, 8192), window=4096, tied=True), every=4
     ),
+    "vaultgemma": _alternating(
+        Defaults(
+            context=8192, core=(26, 8, 2304), kv_heads=4, head_dim=256, window=4096, tied=True
+        ),
+        every=2,
+    ),
+    "cwm": _alternating(
+        Defaults(context=131_072, core=(64, 48, 6144), kv_heads=8, head_dim=128, window=8192),
+        every=4,
+        first=True,
+    ),
+    "afmoe": _alternating(
+        Defaults(context=16_384, core=(32, 16, 2048), head_dim=128, window=1024), every=4
+    ),
     "olmo3": _alternating(Defaults(context=2048, core=(32, 32, 4096), window=4096), every=4),
     "exaone4": _alternating(
+        Defaults(context=2048, core=(32, 32, 4096), kv_heads=32, window=4096),
+        every=4,
+        nullable=True,
+    ),
+    "exaone_moe": _alternating(
         Defaults(context=2048, core=(32, 32, 4096), kv_heads=32, window=4096),
         every=4,
         nullable=True,

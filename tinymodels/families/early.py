@@ -1,7 +1,7 @@
 """Models from before names were agreed on: each says heads, layers and width in words of its own.
 
-GPT-2 and those after it (`n_head`, `n_layer`, `n_embd`), BLOOM, Falcon, MPT, ChatGLM, OLMo 1,
-Qwen 1.
+GPT-2 and those after it (`n_head`, `n_layer`, `n_embd`), GPT-Neo, BLOOM, Falcon, MPT, DBRX,
+ChatGLM, OLMo 1, Qwen 1, EXAONE 3.
 """
 
 from dataclasses import dataclass
@@ -40,6 +40,15 @@ FALCON = Names(
 )
 CHATGLM = Names(("num_attention_heads",), ("num_layers",), ("hidden_size",), ("seq_length",))
 OLMO1 = Names(("n_heads",), ("n_layers",), ("d_model",), ("max_sequence_length",))
+GPT_NEO = Names(("num_heads",), ("num_layers",), ("hidden_size",), ("max_position_embeddings",))
+DBRX = Names(("n_heads",), ("n_layers",), ("d_model",), ("max_seq_len",))
+EXAONE = Names(
+    ("num_attention_heads",),
+    ("num_layers", "num_hidden_layers"),
+    ("hidden_size",),
+    ("max_position_embeddings",),
+    no_limit=4096,
+)
 QWEN1 = Names(("num_attention_heads",), ("num_hidden_layers",), ("hidden_size",), ("seq_length",))
 
 
@@ -103,6 +112,11 @@ def read_falcon(fields: Fields) -> ModelConfig:
     if fields.flag("new_decoder_architecture", default=fields.has("n_head_kv")):
         heads = fields.integer(*FALCON.heads)
         kv_heads = fields.integer("num_kv_heads", "n_head_kv", default=heads)
+        if kv_heads < heads:
+            fields.note(
+                f"each kv head is counted once; transformers copies it to all its query heads and "
+                f"then holds {heads // kv_heads} times as much"
+            )
     else:
         kv_heads = 1 if _one_for_all(fields, True) else 0
     return _read(fields, FALCON, kv_heads, None, tied=True)
@@ -120,6 +134,26 @@ def read_mpt(fields: Fields) -> ModelConfig:
         case _:
             kv_heads = 0
     return _read(fields, MPT, kv_heads, None, tied=True)
+
+
+def read_dbrx(fields: Fields) -> ModelConfig:
+    """`kv_n_heads` inside `attn_config`; the class's default is one."""
+    attention = Fields(fields.group("attn_config"), f"{fields.where}: attn_config")
+    kv_heads = attention.integer("kv_n_heads", default=1)
+    fields.notes += attention.notes
+    return _read(fields, DBRX, kv_heads, None, tied=False)
+
+
+def read_gpt_neo(fields: Fields) -> ModelConfig:
+    """Every second layer looks at the newest `window_size` tokens, and yet keeps all rows."""
+    fields.note("local layers look at a window, but no row is dropped: counted as full layers")
+    return _read(fields, GPT_NEO, 0, None, tied=True)
+
+
+def read_exaone(fields: Fields) -> ModelConfig:
+    """EXAONE 3 and 3.5."""
+    kv_heads = fields.optional("num_key_value_heads", default=8) or 0
+    return _read(fields, EXAONE, kv_heads, fields.optional("head_dim"), tied=False)
 
 
 def read_chatglm(fields: Fields) -> ModelConfig:
@@ -156,6 +190,9 @@ READERS: dict[str, Reader] = {
     "RefinedWebModel": read_falcon,
     "RefinedWeb": read_falcon,
     "mpt": read_mpt,
+    "dbrx": read_dbrx,
+    "gpt_neo": read_gpt_neo,
+    "exaone": read_exaone,
     "chatglm": read_chatglm,
     "hf_olmo": read_hf_olmo,
     "qwen": read_qwen1,

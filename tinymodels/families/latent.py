@@ -1,4 +1,4 @@
-"""Latent attention outside DeepSeek: GLM-4.7 Flash and GLM-5, Mistral 4, LongCat.
+"""Latent attention outside DeepSeek: GLM-4.7 Flash and GLM-5, MiniCPM 3, Mistral 4, LongCat.
 
 What is read here is what decides the cache; experts and routers are left undescribed.
 """
@@ -104,6 +104,9 @@ READERS: dict[str, Reader] = {
         Defaults(context=202_752, core=(47, 20, 2048)), Latent(512, 64, 192, 256, 768)
     ),
     "glm_moe_dsa": read_glm_dsa,
+    "minicpm3": _uniform(
+        Defaults(context=32_768, core=(62, 40, 2560), tied=True), Latent(256, 32, 64, 64, 768)
+    ),
     "mistral4": _uniform(
         Defaults(context=1_048_576, core=(36, 32, 4096)), Latent(256, 64, 64, 128, 1024)
     ),

@@ -13,16 +13,19 @@ from . import (
     deepseek_v4,
     early,
     hybrid,
+    kin,
     latent,
     plain,
     searched,
     states,
+    unequal,
 )
 from .fields import Fields
 
 READERS = {
     **plain.READERS,
     **alternating.READERS,
+    **kin.READERS,
     **cross_layer.READERS,
     **early.READERS,
     **latent.READERS,
@@ -31,6 +34,7 @@ READERS = {
     **hybrid.READERS,
     **states.READERS,
     **searched.READERS,
+    **unequal.READERS,
 }
 
 # Where multimodal configurations keep the language model.

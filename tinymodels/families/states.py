@@ -2,6 +2,8 @@
 its keys and values. The memory of a long text is then small, and so is what can be held in it.
 """
 
+from dataclasses import replace
+
 from ..config import GQA, Attention, GQAAndState, Layer, ModelConfig, Recurrent
 from .fields import Fields
 from .hybrid import KINDS, mamba, mamba2, mamba2_of
@@ -80,6 +82,58 @@ def read_falcon_h1(fields: Fields) -> ModelConfig:
 # ---------------------------------------------------------------- states, and some attention
 
 
+def read_zamba(fields: Fields) -> ModelConfig:
+    """Zamba: Mamba in every layer. Before some of them ("hybrid") stands one block of attention
+    whose weights they share, not its rows; its heads are twice as wide."""
+    layers = fields.layers(default=76)
+    state = mamba(
+        channels=fields.integer("mamba_expand", default=2)
+        * fields.core("hidden_size", default=3712),
+        size=fields.integer("mamba_d_state", default=16),
+        taps=fields.integer("mamba_d_conv", default=4),
+    )
+    kinds = _zamba_kinds(fields, layers)
+    if kinds is None:
+        period = fields.integer("attn_layer_period", default=6)
+        offset = fields.integer("attn_layer_offset", default=4, least=0)
+        kinds = ["mamba", "mamba", "hybrid"]
+        kinds += ["hybrid" if i % period == offset else "mamba" for i in range(layers - 3)]
+        kinds = kinds[:layers]
+    return _zamba_model(fields, kinds, state, Defaults(4096, (76, 16, 3712), 16, tied=True))
+
+
+def read_zamba2(fields: Fields) -> ModelConfig:
+    """Zamba 2: the same with Mamba 2, and two blocks in turn."""
+    heads = fields.integer("n_mamba_heads", default=8)
+    inner = fields.integer("mamba_expand", default=2) * fields.core("hidden_size", default=2560)
+    state = mamba2(
+        heads=heads,
+        dim=inner // heads,
+        groups=fields.integer("mamba_ngroups", default=1),
+        size=fields.integer("mamba_d_state", default=64),
+        taps=fields.integer("mamba_d_conv", default=4),
+    )
+    kinds = _zamba_kinds(fields, fields.layers(default=54))
+    if kinds is None:
+        fields.refuse("layers_block_type is missing", "it says which layers attend too")
+    return _zamba_model(fields, kinds, state, Defaults(4096, (54, 32, 2560), tied=True))
+
+
+def _zamba_kinds(fields: Fields, count: int) -> list[str] | None:
+    return fields.sequence(
+        "layers_block_type", count, allowed=("mamba", "linear_attention", "hybrid")
+    ) or fields.sequence("layer_types", count, allowed=("linear_attention", "hybrid"))
+
+
+def _zamba_model(fields: Fields, kinds: list[str], state: Recurrent, default: Defaults):
+    width = fields.core("hidden_size", default=default.core[2])
+    heads = fields.core("num_attention_heads", default=default.core[1])
+    default = replace(default, head_dim=2 * width // heads)
+    attention = GQA(*attention_shapes(fields, default))
+    kept = {"hybrid": GQAAndState(attention, state)}
+    return model(fields, tuple(Layer(kept.get(kind, state), None) for kind in kinds), default)
+
+
 RECURRENT_GEMMA = Defaults(context=8192, core=(26, 10, 2560), tied=True)
 
 
@@ -135,6 +189,8 @@ READERS: dict[str, Reader] = {
     "falcon_mamba": read_mamba,
     "mamba2": read_mamba2,
     "falcon_h1": read_falcon_h1,
+    "zamba": read_zamba,
+    "zamba2": read_zamba2,
     "recurrent_gemma": read_recurrent_gemma,
     "lfm2": _lfm2(Defaults(context=128_000, core=(32, 32, 2560), kv_heads=8, tied=True)),
     "lfm2_moe": _lfm2(Defaults(context=128_000, core=(32, 32, 2048), kv_heads=8, tied=True)),
