@@ -161,8 +161,8 @@ def _request(line: str, where: str) -> Request:
     whole, all_of_it = length // BLOCK, -(-length // BLOCK)
     if not whole <= len(ids) <= all_of_it or len(set(ids)) < len(ids):
         raise ValueError(
-            f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length} tokens; each {BLOCK} "
-            "tokens need one of their own (a trace with other pieces has to be cut anew)"
+            f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length} tokens; "
+            f"each {BLOCK} tokens need one of their own (cut a trace with other pieces anew)"
         )
     return Request(said["timestamp"], length, int(said["output_length"]), tuple(ids))
 

@@ -206,6 +206,9 @@ class Engine:
                 piece = rows.piece(cache, *ends, start.after_replay)
                 if not self.store.put(name, piece, after=tuple(chain[:i])):
                     break
+        except NotStored as why:
+            failed.append(str(why))
+        try:
             self.store.touch(chain[: self.store.lru.held(chain)])
         except NotStored as why:
             failed.append(str(why))

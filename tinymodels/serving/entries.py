@@ -27,12 +27,19 @@ class Entries:
         self.refused: str | None = None
         self._base: sqlite3.Connection | None = None
         try:
+            self._open_or_begin_anew()
+            self._clock = self._run("SELECT COALESCE(MAX(used), 0) FROM entries")[0][0]
+        except BaseException:  # an interrupt, too: whoever starts again needs the lock
+            self.close()
+            raise
+
+    def _open_or_begin_anew(self) -> None:
+        try:
             self._open()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self.close()
             self._judge(error)
             self._begin_anew(error)
-        self._clock = self._run("SELECT COALESCE(MAX(used), 0) FROM entries")[0][0]
 
     def _open(self) -> None:
         self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
@@ -79,14 +86,15 @@ class Entries:
         self._clock += 1
 
     def use(self, chain: list[str]) -> None:
-        """A chain was used (see `lru.py`). Errors: sqlite3.Error, and nothing is changed."""
+        """A chain was used (see `lru.py`). Errors: sqlite3.Error, and nothing is changed, as after
+        an interrupt: what is added later must not wait in this transaction."""
         count = len(chain)
         new = [(self._clock + count - i, name) for i, name in enumerate(chain)]
         try:
             self._run("BEGIN")
             self._base.executemany("UPDATE entries SET used = ? WHERE name = ?", new)
             self._run("COMMIT")
-        except sqlite3.Error:
+        except BaseException:
             if self._base.in_transaction:
                 self._run("ROLLBACK")
             raise

@@ -74,6 +74,9 @@ class Lru:
 
     def drop(self, name: Name) -> int:
         """Its size; 0 if it was not there."""
-        size = self._sizes.pop(name, 0)
+        if name not in self._sizes:
+            return 0
+        size = self._sizes[name]
+        del self._sizes[name]  # as in add(): no call between the two, so no interrupt either
         self.used -= size
         return size

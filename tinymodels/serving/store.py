@@ -55,9 +55,14 @@ class RowStore:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{folder} cannot be used as a folder: {error}") from None
+        self._writing: str | None = None
         self.entries = Entries(self.folder)
-        self.refused = self.entries.refused
-        self._sweep()
+        try:
+            self.refused = self.entries.refused
+            self._sweep()
+        except BaseException:
+            self.entries.close()
+            raise
 
     def _sweep(self) -> None:
         """After a start: what is entered and there counts; all else is removed."""
@@ -79,7 +84,8 @@ class RowStore:
     def put(self, name: str, rows: dict[str, np.ndarray], after: tuple[str, ...] = ()) -> bool:
         """Store an entry; False if the budget has no room for it. After True it survives a crash.
 
-        after: the pieces before it, which must not go to make room. Errors: NotStored.
+        after: the pieces before it, which must not go to make room. What an interrupt leaves of a
+        write goes before the next one. Errors: NotStored.
         """
         if name in self.lru:
             return True
@@ -88,15 +94,24 @@ class RowStore:
         if leaving is None:
             return False
         try:
+            self._undo()
             for old in leaving:
                 self.drop(old)
+            self._writing = name
             self._commit(name, data)
         except (OSError, sqlite3.Error) as error:
-            for path in (self.folder / f"{name}.half", self.path(name)):
-                with suppress(OSError):
-                    _remove(path)
+            with suppress(OSError):
+                self._undo()
             raise NotStored(f"{name}.rows cannot be stored: {error}") from None
         return True
+
+    def _undo(self) -> None:
+        """Take away what a write has left that did not come to its end. Errors: OSError."""
+        name = self._writing
+        if name is not None and name not in self.lru:
+            _remove(self.folder / f"{name}.half")
+            self.drop(name)
+        self._writing = None
 
     def _commit(self, name: str, data: bytes) -> None:
         """Write, wait for the disk, rename, enter."""

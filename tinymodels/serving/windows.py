@@ -90,12 +90,12 @@ class Windows:
 
     def __contains__(self, name: str) -> bool:
         self._expire()
-        return name in self.lru
+        return name in self._held
 
     def get(self, name: str) -> Near | None:
         """The windows, if they are there and not too old; they are young again then."""
         self._expire()
-        if name not in self.lru:
+        if name not in self._held:
             return None
         near, _ = self._held[name]
         self._held[name] = (near, self.clock())
@@ -120,5 +120,6 @@ class Windows:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        self.lru.drop(name)
+        """First the windows, then what they count: an interrupt between them frees too little."""
         self._held.pop(name, None)
+        self.lru.drop(name)
