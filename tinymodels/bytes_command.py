@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import ledger
-from .bytes_terms import Term, terms
+from .bytes_terms import Term, filling, terms
 from .config import ModelConfig, RowFormat
 from .published import PUBLISHED, get
 
@@ -26,6 +26,9 @@ class UsageError(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
+        if message.startswith("unrecognized"):
+            own = (a.option_strings[-1] for a in self._actions if a.option_strings)
+            message = f"{message}; the options are {', '.join(n for n in own if n != '--help')}"
         raise UsageError(message)
 
 
@@ -50,12 +53,23 @@ class Subject:
 
 def parser() -> argparse.ArgumentParser:
     p = _Parser(prog="python -m tinymodels bytes", description=DESCRIPTION, allow_abbrev=False)
-    p.add_argument("model", metavar="NAME|config.json", help=", ".join(PUBLISHED))
+    p.add_argument(
+        "model",
+        metavar="NAME|config.json",
+        help=f"one of {', '.join(PUBLISHED)}; or a released config.json, or its folder",
+    )
     p.add_argument("--context", metavar="N", help="tokens held (default: the model's own context)")
     p.add_argument("--batch", metavar="B", default="1", help="sequences (default 1)")
     p.add_argument("--gpu", metavar="NAME", help=f"what fits on a card: {', '.join(ledger.GPUS)}")
-    p.add_argument("--kv-bits", metavar="K", help="bits of every cached value, without scales")
-    p.add_argument("--layout", choices=("deployed", "bf16"), help="rows to count in")
+    p.add_argument(
+        "--kv-bits", metavar="K", help="bits of every cached value, without scales (fp8: 8)"
+    )
+    p.add_argument(
+        "--layout",
+        choices=("deployed", "bf16"),
+        help="rows to count in: a published model's own, or plain bf16; a config.json is bf16 "
+        "unless it declares a format",
+    )
     p.add_argument("--json", action="store_true", help="print JSON")
     p.add_argument("--explain", action="store_true", help="print each term, its source and status")
     p.add_argument("--diff", metavar="OTHER", help="a second model beside the first")
@@ -86,7 +100,7 @@ def main(arguments: list[str]) -> int:
     else:
         from .bytes_table import show
 
-        show(records)
+        show(records, [beside(s) for s in subjects])
     return 0
 
 
@@ -178,6 +192,12 @@ def record(subject: Subject, context: int, batch: int, gpu: str | None, explain:
         answer["explain"] = [_term(t) for t in found]
         answer["notes"] = list(config.notes)
     return answer
+
+
+def beside(subject: Subject) -> dict:
+    """What the table says beyond the record."""
+    adds, full_after = filling(subject.config, **subject.rows)
+    return {"adds": adds, "full_after": full_after, "notes": len(subject.config.notes)}
 
 
 def _term(term: Term) -> dict:

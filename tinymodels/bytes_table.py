@@ -13,10 +13,14 @@ STATUS = {
 NUMBERS = ("main", "index", "window", "weights", "a sequence")  # columns never broken over lines
 
 
-def show(records: list[dict], console: Console | None = None) -> None:
-    """Prints one model, or two beside each other."""
+def show(records: list[dict], beside: list[dict], console: Console | None = None) -> None:
+    """Prints one model, or two beside each other. beside: of each model what a token `adds` while
+    windows fill, after how many tokens they are full (`full_after`, 0: none), and its `notes`."""
     console = console or Console(highlight=False, markup=False, emoji=False)
-    console.print(_summary(records))
+    console.print(_summary(records, beside))
+    for line in _remarks(records, beside):
+        console.print(f"note: {line}")
+    console.print()
     for record in records:
         title = f"{record['model']}: bytes by layer" if len(records) > 1 else "bytes by layer"
         console.print(_layers(record, title))
@@ -50,7 +54,22 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _summary(records: list[dict]) -> Table:
+def _remarks(records: list[dict], beside: list[dict]) -> list[str]:
+    """What the numbers of the summary leave out."""
+    found = []
+    if any(r["constant"] for r in records):
+        found.append(
+            "a state cannot be replayed from a window: a disk keeps it beside what is counted as "
+            "kept on disk, or the whole text is read again"
+        )
+    count = sum(b["notes"] for b in beside)
+    if count and "explain" not in records[0]:
+        notes = "1 note" if count == 1 else f"{count} notes"
+        found.append(f"{notes} on how the file was read: --explain prints what was left to default")
+    return found
+
+
+def _summary(records: list[dict], beside: list[dict]) -> Table:
     table = _table(
         "memory", "", *(r["model"] for r in records), *(["differs"] * (len(records) - 1))
     )
@@ -68,6 +87,10 @@ def _summary(records: list[dict]) -> Table:
     row("layers", [len(r["per_layer"]) for r in records])
     row("rate, bytes per token", [r["rate"] for r in records], "{:,}".format)
     row("rate is", [STATUS[r["status"]] for r in records])
+    if any(b["full_after"] for b in beside):
+        row("while windows fill, bytes per token", [b["adds"] for b in beside], "{:,}".format)
+        full_after = [b["full_after"] for b in beside]
+        row("windows full after, tokens", full_after, lambda n: f"{n:,}" if n else "no window")
     for key, name in (
         ("global", "entries and keys"),
         ("window", "windows"),
@@ -139,15 +162,22 @@ def _room(records: list[dict]) -> Table:
     card = records[0]["gpu"]
     title = f"on {card['name']} cards of {card['memory'] / 1e9:.0f} GB"
     table = _table(title, "model", "weights in", "weights", "a sequence", "cards", "sequences")
+    left_out = False
     for record in records:
         for fmt, fits in record["gpu"]["weights"].items():
+            counted = fmt != "not counted"
+            left_out = left_out or not counted
             table.add_row(
                 record["model"],
-                fmt,
-                decimal(fits["weight_bytes"]),
+                *((fmt, decimal(fits["weight_bytes"])) if counted else ("any", fmt)),
                 decimal(fits["sequence_bytes"]),
                 str(fits["cards"]),
                 f"{fits['sequences']:,}",
             )
     table.caption = "fewest cards that hold weights and one sequence; activations are not counted"
+    if left_out:
+        table.caption += (
+            "; where weights are not counted the whole card is given to sequences: take your "
+            "weights off it"
+        )
     return table

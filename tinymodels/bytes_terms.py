@@ -42,6 +42,18 @@ def terms(
     return found + _windows(config, layers) + _states(config, layers) + _printed(config)
 
 
+def filling(
+    config: ModelConfig, row: RowFormat | None = None, kv_bits: int | None = None
+) -> tuple[int | float, int]:
+    """(bytes that one more token adds while every window still fills, tokens until all are full).
+
+    Without windows: the rate, and 0. A window longer than the context never closes in it.
+    """
+    windows = [p.window for p in plan(config, row, kv_bits) if p.window]
+    adds = rate(config, row, kv_bits) + sum(w.layout.nbytes for w in windows)
+    return adds, max((w.window or 0 for w in windows), default=0)
+
+
 def published(config: ModelConfig) -> Published | None:
     """What was published about exactly these shapes; a file of the same name is not enough."""
     found = PUBLISHED.get(config.name)

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ..config import ModelConfig
+from ..config import GQAAndState, ModelConfig, Recurrent
 from . import (
     alternating,
     cross_layer,
@@ -75,6 +75,7 @@ def config_from(values: dict[str, Any], name: str = "config.json") -> ModelConfi
         text = str(problem)
         raise ValueError(text if text.startswith(f"{name}: ") else f"{name}: {text}") from None
     bits = _kv_bits(fields, values)
+    _note_what_is_left_out(fields, config)
     return config.with_(
         name=name.removesuffix(".json"),
         kv_bits=bits,
@@ -221,6 +222,22 @@ ARCHITECTURES = {
     "MiniMaxText01ForCausalLM": "minimax_text_01",
     "JambaForCausalLM": "jamba",
 }
+
+DRAFTS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+
+
+def _note_what_is_left_out(fields: Fields, config: ModelConfig) -> None:
+    """Draft layers, and the wider format of states, where the file speaks of them."""
+    for name in DRAFTS:
+        count = fields.values.get(name)
+        if isinstance(count, int) and count > 0:
+            fields.note(f"{name} is {count}: draft layers are not counted; running them keeps more")
+    for name in STATE_DTYPES:
+        states = any(isinstance(x.attention, Recurrent | GQAAndState) for x in config.layers)
+        if states and fields.values.get(name) == "float32":
+            fields.note(f"{name} is float32: the states take twice the 2 bytes a value counted")
+
 
 KV_DTYPES = {
     "bf16": 16, "bfloat16": 16, "fp16": 16, "float16": 16, "fp32": 32, "float32": 32,

@@ -81,13 +81,26 @@ def model(fields: Fields, layers: tuple[Layer, ...], default: Defaults, **more) 
         vocab=fields.integer("vocab_size") if fields.has("vocab_size") else None,
         width=widths.integer("hidden_size") if widths.has("hidden_size") else default.core[2],
         layers=layers,
-        context=fields.integer("max_position_embeddings", default=default.context),
+        context=_context(fields, default),
         tied=fields.flag("tie_word_embeddings", default=default.tied),
         **more,
     )
 
 
+def _context(fields: Fields, default: Defaults) -> int:
+    """max_position_embeddings, or the longer `model_max_length` of Command R and Baichuan."""
+    longer = fields.values.get("model_max_length")
+    if not isinstance(longer, int) or isinstance(longer, bool) or not 0 < longer <= LONGEST:
+        return fields.integer("max_position_embeddings", default=default.context)
+    own = fields.integer("max_position_embeddings", default=longer)
+    if longer > own:
+        fields.note(f"model_max_length is {longer}, more than max_position_embeddings, {own}")
+    return max(own, longer)
+
+
 # ---------------------------------------------------------------- the families
+
+LONGEST = 10**8  # a longer "maximum" stands for none
 
 Reader = Callable[[Fields], ModelConfig]
 
@@ -127,6 +140,9 @@ def full(default: Defaults) -> Reader:
 
     def read(fields: Fields) -> ModelConfig:
         attention = GQA(*attention_shapes(fields, default))
+        if fields.has("sliding_window") and fields.flag("use_sliding_window", default=True):
+            window = fields.integer("sliding_window")
+            fields.note(f"sliding_window is {window}, but this family's layers keep every row")
         return model(fields, (Layer(attention, None),) * layer_count(fields, default), default)
 
     return read
