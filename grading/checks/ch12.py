@@ -158,7 +158,7 @@ REBUILD = Exercise(
             "sees_the_future", "not_itself", "only_itself", "mask_transposed",
         ),
         tied(
-            "rows_TX, x_TX = layer(x_TX, visible_TT): keep the rows, and hand the new stream to "
+            "rows_TC, x_TX = layer(x_TX, visible_TT): keep the rows, and hand the new stream to "
             "the next layer.",
             "same_stream_everywhere", "streams_kept", "inputs_kept", "newest_first",
             "layers_backwards", ROWS,

@@ -39,7 +39,12 @@ from grading import check, hint
 def longest_prefix(
     prompt: Sequence[int], stored: Sequence[int], ratios: Sequence[int], piece: int
 ) -> int:
-    """Tokens of the prompt whose stored rows can be used; 0 if there are none."""
+    """Tokens of the prompt whose stored rows can be used; 0 if there are none.
+
+    prompt, stored: ids of tokens. ratios: tokens of a group, one number for each kind
+    of layer. piece: tokens of a piece. The answer is a multiple of all of these, and at
+    most len(prompt) - 1.
+    """
     ### BEGIN SOLUTION
     same = 0
     for mine, theirs in zip(prompt[:-1], stored):
@@ -73,14 +78,19 @@ check("12.1", longest_prefix)
 def rebuild_windows(
     x_PX: Float[Tensor, "P X"], layers: Sequence[Callable], window: int
 ) -> list[Float[Tensor, "T C"]]:
-    """Window rows of each layer, oldest first; x_PX is what enters the first layer."""
+    """Window rows of each layer, the first layer's first, in each the oldest row first.
+
+    x_PX: what enters the first layer, for every token of the prefix. layers: each is
+    called as layer(x_TX, visible_TT), visible_TT of dtype bool, and gives (rows_TC, the
+    stream that leaves). window: W. T is W, or P if the prefix is shorter.
+    """
     ### BEGIN SOLUTION
     x_TX = x_PX[max(0, len(x_PX) - window) :]
     visible_TT = torch.ones(len(x_TX), len(x_TX), dtype=torch.bool).tril()
     windows = []
     for layer in layers:
-        rows_TX, x_TX = layer(x_TX, visible_TT)
-        windows.append(rows_TX)
+        rows_TC, x_TX = layer(x_TX, visible_TT)
+        windows.append(rows_TC)
     return windows
     ### END SOLUTION
 
@@ -106,13 +116,17 @@ check("12.2", rebuild_windows)
 
 # %% exercise_id="12.3" points=4 tags=["exercise"]
 class Memory:
+    """Names and sizes, within a budget and a time to live. `used`: bytes held now."""
+
     def __init__(self, budget: int, ttl: float):
+        """budget: bytes. ttl: seconds. Nothing is held yet."""
         ### BEGIN SOLUTION
         self.budget, self.ttl, self.used = budget, ttl, 0
         self.held = OrderedDict()  # name: size, time of use; the oldest use first
         ### END SOLUTION
 
     def get(self, name: str, now: float) -> bool:
+        """Whether it is held; if so, it counts as used now."""
         ### BEGIN SOLUTION
         self.expire(now)
         if name not in self.held:
@@ -123,6 +137,7 @@ class Memory:
         ### END SOLUTION
 
     def put(self, name: str, size: int, now: float) -> bool:
+        """Keep `size` bytes; others may go for it. False if it is above the budget."""
         ### BEGIN SOLUTION
         self.expire(now)
         if size > self.budget:
@@ -153,15 +168,19 @@ check("12.3", Memory)
 #
 # A conversation has several turns. Each is `(prompt, found, written)`: tokens of the
 # whole prompt, those of them whose rows were found, and tokens of the answer. The three
-# prices are dollars for a **million** tokens. What does it cost, and what would it cost
-# if nothing were ever found?
+# prices are dollars for a **million** tokens; for V4.1 whoever calls has to assume the
+# price of a miss. What does it cost, and what would it cost if nothing were ever found?
 
 
 # %% exercise_id="12.4" points=2 tags=["exercise"]
 def bill(
     turns: Sequence[tuple[int, int, int]], hit: float, miss: float, output: float
 ) -> tuple[float, float]:
-    """A pair, in dollars: with the prefix cache, and without it."""
+    """A pair, in dollars: what all turns cost with the prefix cache, and without it.
+
+    turns: (prompt, found, written), in tokens; found is a part of prompt. hit, miss,
+    output: dollars for a million tokens that were found, were read, were written.
+    """
     ### BEGIN SOLUTION
     prompt = sum(turn[0] for turn in turns)
     found = sum(turn[1] for turn in turns)
@@ -190,7 +209,10 @@ def disk_ratio(
     far: float, window: int, other: float, interval: int, wanted: float
 ) -> tuple[float, float]:
     """A pair: the ratio at `interval`, and the interval at which it is `wanted` (which
-    need not be a whole number)."""
+    need not be a whole number).
+
+    far, other: bytes a token. window: bytes of all windows together. interval: tokens.
+    """
     ### BEGIN SOLUTION
     return (far + window / interval) / other, window / (wanted * other - far)
     ### END SOLUTION

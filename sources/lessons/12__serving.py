@@ -29,10 +29,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from grading import predict
 from tinymodels import ced, checkpoints, data, ledger
+from tinymodels.cache import allocate
 from tinymodels.dice import Dice
 from tinymodels.published import get
 from tinymodels.serving import chain, day, store
 from tinymodels.serving.engine import Engine
+from tinymodels.serving.rows import piece
 from tinymodels.widgets import plot
 
 # %% [markdown]
@@ -62,9 +64,11 @@ print(f"but only {len(different) * day.BLOCK:,} in pieces of text that differ: "
 # ## How does one know that it is the same?
 #
 # A row depends on its token and on every token before it. So a row may be used again
-# only if the *whole* text up to there is the same. The text is cut into pieces, and each
-# piece is named by a hash of the name before and of its own tokens. Two equal names
-# then mean two equal texts, from the first token on.
+# only if the *whole* text up to there is the same. Nobody wants to compare whole texts.
+# A *hash* is a fingerprint: a short number worked out from bytes, the same for the same
+# bytes, and no two texts are known that share one (SHA-256). Each piece is named by the
+# hash of the name before it and of its own tokens. Two equal names then mean two equal
+# texts, from the first token on.
 
 # %%
 print(inspect.getsource(chain.names))
@@ -80,7 +84,8 @@ for text in (one, other):
 # **Only whole groups.** With V4 an entry stands for a group of 4 or 128 tokens, with V4.1
 # of 2 or 1 (chapter 08). A prefix that ends inside a group would end in half an entry. So
 # it ends on a multiple of all these ratios, their least common multiple (lcm), and of
-# the piece. And one token at least is always run: somebody has to say what comes next.
+# the piece (in code: `block` is the piece one wishes for, `step` what becomes of it).
+# And one token at least is always run: somebody has to say what comes next.
 #
 # (From here on *far rows* are all that is kept beyond the windows: rows of single
 # tokens, entries of groups, and the indexer's keys.)
@@ -138,11 +143,24 @@ print(f"and {size - kept} bytes of names and checksum")
 
 # %% [markdown]
 # Two layers own rows, the other six borrow (chapter 10), so four blocks of bytes are all
-# there is. Names and checksum are nearly as much again here. At real size they are
-# nothing: 512 tokens of V4.1 are 455,680 bytes.
+# there is. Names and checksum are nearly as much again here. And at real size? We make
+# room for 512 tokens of V4.1-Flash, all 40 layers of it, and store what a disk keeps.
+
+# %%
+real = allocate(get("deepseek-v4.1-flash").config, 512)
+disk = store.RowStore(tempfile.mkdtemp(), "", budget=10**9)
+disk.put("piece", piece(real, 0, 512))
+size = disk.path("piece").stat().st_size
+print(f"one file of {size:,} bytes: {512 * 890:,} of rows, that is 512 x 890, and "
+      f"{size - 512 * 890:,} of names and checksum, {1 - 512 * 890 / size:.2%}")
+print(f"not in it: windows, {real.bytes()['window']:,} bytes in memory")
+disk.close()
+
+# %% [markdown]
+# Nothing but the 890. Of the windows more below.
 #
-# We close the engine, start a new one on the same folder, and ask again. Nothing is left
-# in memory now.
+# We close the small engine, start a new one on the same folder, and ask again. Nothing
+# is left in memory now.
 
 # %%
 engine.close()
@@ -217,13 +235,13 @@ for seconds in (10.0, 1000.0):
 # without any cache gives, if its windows are cut where the replay begins. The course's
 # tests find the two equal to 1e-10, also for replays on top of replays.
 #
-# **A talk that goes on after an answer** is called not exact with V4.1, although nothing
-# is replayed: its far rows are those of a cold run, but its decoder has run at the end of
-# the earlier prompt and at each word of the answer, while a cold run begins it anew, W
-# tokens before the end. So the logits differ; they are those of a conversation whose
-# cache was never let go (tests, 1e-10).
+# **And the next turn of a talk?** It is called not exact with V4.1, although nothing is
+# replayed. Its far rows are those of a cold run. But the windows of its decoder were
+# made where the earlier prompt ended, and word by word in the answer; a cold run begins
+# the decoder anew, W tokens before the end (chapter 09). So the logits differ a little.
+# They are those of a talk whose cache was never let go (tests, 1e-10).
 #
-# But does it do harm? One text cannot say. So 48 texts that no training saw, at four
+# Does a replay do harm? One text cannot say. So 48 texts that no training saw, at four
 # lengths each, through the model that learned to write: the word that it would write
 # next, cold and after a hit with a replay.
 
@@ -322,57 +340,28 @@ print(f"pieces before {before}, after the crash {len(engine.store.lru)};",
 # %% [markdown]
 # No piece was lost, and the half file was swept away at the start.
 #
-# ## Budget, hits, money
+# ## A smaller row, a smaller bill
 #
 # Memory is finite, so somebody has to go: whoever was not asked for the longest (least
 # recently used, LRU). Send the day through memories of many sizes. A model has its say
 # only through the bytes it keeps of a token. (An answer counts as read again when it
 # comes back in the next prompt. Windows are left out; they are kept for minutes only.)
 #
-# **Before you run the next cell:** 1 GB for stored prefixes. V3 finds about a quarter of
-# the tokens there. How many percent does V4.1 find?
+# **Before you run the next cell:** 100 MB for stored prefixes. V4-Flash finds 39 % of all
+# tokens there. V4.1 keeps about a quarter of the bytes (890 against 3,514). How many
+# percent does it find?
 
 # %% tags=["predict"]
 guess = ...
 predict("12-c", guess)
 
 # %%
-from tinymodels.widgets.agents_day import BUDGETS, MODELS, AgentsDay, record
+from tinymodels.widgets.agents_day import MODELS, AgentsDay, pieces, record
 
 recorded = record(trace, name=f"A made-up day, {agents} agents, seed 0")
-share = recorded.hits("V4.1-Flash", 10**9) / recorded.sent
-print(f"V4.1-Flash, 1 GB: {share:.1%} found")
-predict("12-c", guess, answer=round(100 * share), unit="percent")
-
-# %%
-AgentsDay(recorded, model="V3", budget=10**9)
-
-# %% [markdown]
-# Move *memory*, then change *rows of*. The same in numbers:
-
-# %%
-print("memory    " + "".join(f"{name:>12}" for name in MODELS))
-for budget in BUDGETS[::2]:
-    shares = [recorded.hits(name, budget) / recorded.sent for name in MODELS]
-    print(f"{plot.bytes_short(budget):10}" + "".join(f"{s:12.1%}" for s in shares))
-
-# %% [markdown]
-# All curves have **one shape**: what is found depends only on how many tokens are held. A
-# smaller row shifts the curve to the left, from V3 to V4.1 by 70,272 / 890 = 79 times. (The
-# memories below lie 100 times apart, as budgets are tried in steps of 1.8 times.) So the
-# gain depends on where you stand: huge on the slope, nothing where everything fits
-# anyway.
-
-# %%
-def needed(name, share):
-    """The smallest of the budgets that finds this share, or None."""
-    enough = (b for b in BUDGETS if recorded.hits(name, b) >= share * recorded.sent)
-    return next(enough, None)
-
-
-for name in MODELS:
-    found = needed(name, 0.9)
-    print(f"{name:11} finds 90 % with {plot.bytes_short(found)}")
+share = recorded.hits("V4.1-Flash", 10**8) / sent
+print(f"V4.1-Flash, 100 MB: {share:.1%} found")
+predict("12-c", guess, answer=round(100 * share, 1), unit="percent")
 
 # %% [markdown]
 # **The bill.** A provider charges input that was found (a *hit*), input that was read (a
@@ -386,18 +375,58 @@ names = ("v4.1-flash", "v4-flash", "v4-pro")
 new, v4, pro = (get(f"deepseek-{name}").price for name in names)
 print("V4.1-Flash:", new)
 print("V4-Flash:  ", v4)
-
 assumed_miss = v4.miss
-for name in MODELS:
-    hits = recorded.hits(name, 10**9)
-    cost = ledger.bill(hits, recorded.sent - hits, recorded.written, hit_price=new.hit,
+
+
+def dollars(hits):
+    """What the day costs if so many of its tokens are found."""
+    bill = ledger.bill(hits, sent - hits, recorded.written, hit_price=new.hit,
                        miss_price=assumed_miss, output_price=new.output)
-    print(f"{name:11} hits {cost.hit:5.2f} + misses {cost.miss:5.2f} (assumed) + "
-          f"answers {cost.output:5.2f} = {cost.total:5.2f} dollars")
+    return bill.total
+
 
 # %% [markdown]
-# The same prices for all four: what differs is only what 1 GB can hold. That is the
-# economic point of a small row. Misses are what costs, and they are what it saves.
+# Now follow a row of this table from left to right. All models pay the same prices, so
+# nothing differs but the bytes of a token.
+
+# %%
+print(f"no memory: 0.0% found, {dollars(0):.2f} dollars")
+for budget in (10**8, 10**9):
+    print(f"\n{plot.bytes_short(budget):10} bytes a token  tokens held  found  dollars "
+          "(misses assumed)")
+    for name, released in MODELS.items():
+        held, hits = pieces(name, budget) * day.BLOCK, recorded.hits(name, budget)
+        print(f"{name:10} {ledger.rate(released):13,} {held:12,} {hits / sent:6.1%} "
+              f"{dollars(hits):8.2f}")
+
+# %% [markdown]
+# **A smaller row, more tokens held, more found, fewer dollars.** In 100 MB V4.1 pays less
+# than a third of what V4-Flash pays, as misses are what costs. In 1 GB it saves five
+# cents: V4-Flash has room for nearly everything there, too. (100 MB are for eight agents.
+# A server for eight thousand needs about a thousand times that: 100 GB.) Which model
+# pays least hangs on no price, as long as a miss costs more than a hit. How much, does.
+
+# %%
+AgentsDay(recorded, model="V4.1-Flash", budget=10**8)
+
+# %% [markdown]
+# Move *memory* and see who gains where. All curves have **one shape**: what is found
+# depends only on how many tokens are held. A smaller row shifts the curve to the left. So
+# the gain depends on where you stand: huge on the slope, nothing where everything fits
+# anyway. How many tokens must be held to find 90 %?
+
+# %%
+few, many = 0, len(different)  # pieces: too few, and enough
+while many - few > 1:
+    middle = (few + many) // 2
+    hits = day.replay(trace, 1, middle * day.BLOCK).hit  # 1 byte a token
+    few, many = (few, middle) if hits >= 0.9 * sent else (middle, many)
+print(f"{many * day.BLOCK:,} tokens held find 90 %")
+for name, released in MODELS.items():
+    print(f"{name:10} {plot.bytes_short(many * day.BLOCK * ledger.rate(released))}")
+
+# %% [markdown]
+# From V3 to V4.1 that is 70,272 / 890 = 79 times less memory, for the same hits.
 #
 # Now one request in which all is found, so no miss has to be assumed: a prompt of 100,000
 # tokens, an answer of 1,000.
@@ -412,12 +441,13 @@ for name, price in known.items():
 
 # %% [markdown]
 # For each token that is written a hundred are read, and yet the one costs about half of
-# the bill, or more. When everything is found, reading is nearly free. (V4-Flash
-# is the cheapest here, by prices that are not its maker's.)
+# the bill, or more. When everything is found, reading is nearly free. (V4-Flash is the
+# cheapest here, by prices that are not its maker's.)
 #
 # **Your own day.** A trace is a file of JSON lines: time in milliseconds, lengths, and
 # one id for each 512 tokens of the prompt. Mooncake, which serves the assistant Kimi, has
 # published real ones in this form (see the sources). Put the name of yours in.
+# (`AgentsDay(record(mine))` draws it.)
 
 # %%
 own = None  # for example "my_day.jsonl"
@@ -434,10 +464,13 @@ for name in ("V3", "V4.1-Flash"):
 # ## On the disk: an eighth
 #
 # V4.1's report says that its disk holds an eighth of what V4's holds, and that windows
-# are about half of V4's disk (status C). For V4 writes its windows down, too, once every
-# p tokens, so that a hit need not replay. V4.1 keeps none. How large p is, the report
-# does not say. So ask the other way round: which p would make both sentences true? With
-# V4-Flash's windows of 43 layers × 128 rows × 584 bytes = 3,214,336:
+# are about half of V4's disk (status C). Do the two sentences fit? If windows are one
+# half, far rows are the other, and V4-Flash keeps 2 × 3,514.25 = 7,028.5 bytes a token.
+# V4.1 keeps 890, and no window. 7,028.5 / 890 = 7.9. They fit.
+#
+# V4 writes all its windows down once every p tokens, so that a hit need not replay. How
+# large p is, the report does not say. So ask the other way round: which p would make
+# it an eighth? The windows of V4-Flash are 43 layers × 128 rows × 584 bytes = 3,214,336:
 #
 # ratio(p) = (3,514.25 + 3,214,336 / p) / 890
 
@@ -459,8 +492,10 @@ for p in (128, 892, 4096):
     print(f"p = {p:5,}: {ratio / 890:4.1f}, windows {1 - far / ratio:.0%} of V4's disk")
 
 # %% [markdown]
-# An eighth comes out at p = 892, and there windows are 51 %: about half. The two sentences
-# fit together. Still, p is *assumed*.
+# A window written often makes the disk large; written never, 3.95 is left, the ratio of
+# the far rows. An eighth comes out at p = 892 (exercise 12.5 solves for it), and there
+# windows are 51 %. Still, p is *assumed*: any disk that also keeps something else would
+# move it.
 #
 # ## Requests in the same memory
 #
@@ -469,10 +504,17 @@ for p in (128, 892, 4096):
 # 4,096 tokens; here only its bytes are counted.)
 
 # %%
+print(f"{'':20} far rows of 128,000  windows, groups   fit")
 for name in ("deepseek-67b", "deepseek-v3", "deepseek-v3.2", "deepseek-v4-flash",
              "deepseek-v4.1-flash"):
-    held = ledger.exact(name, 128_000)["total"]
-    print(f"{name:20} {plot.bytes_short(held):>8} a request: {10**11 // held:5,} fit")
+    held = ledger.exact(name, 128_000)
+    rest = held["total"] - held["global"]
+    print(f"{name:20} {held['global']:19,} {rest:15,} {10**11 // held['total']:5,}")
+
+# %% [markdown]
+# 857 against 214: four times as many, as the rows are. At this length far rows decide.
+# With short prompts windows do: at 1,000 tokens V4.1 keeps three bytes of window for each
+# byte of far rows.
 
 # %% [markdown]
 # ## True of what?
@@ -558,6 +600,10 @@ predict("12")
 
 # %% [markdown]
 # ## The ledger
+#
+# The last two rows show one number, weighed twice. Row 11 is storage in memory. Row 12 is
+# the file from above, 512 tokens at real size, without its names and checksum. That they
+# are equal is the news: the disk adds nothing to a token, and it holds no window.
 
 # %%
 from tinymodels.widgets import ledger_widget

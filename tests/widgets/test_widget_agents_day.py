@@ -24,10 +24,12 @@ from tinymodels.widgets.agents_day import (
     MISS_PRICES,
     MODELS,
     AgentsDay,
+    _tokens,
     look,
     pieces,
     record,
 )
+from tools.site.dark import FITS
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,39 @@ def test_swept_over_all_values(recorded):
     for budget in BUDGETS:
         by_model = [recorded.hits(model, budget) for model in MODELS]  # rows ever smaller
         assert by_model == sorted(by_model)
+
+
+def test_all_models_stand_side_by_side(recorded):
+    """Held, found and paid at one budget, beside a day without any memory."""
+    for budget in (BUDGETS[0], BUDGETS[5]):
+        settings = {"budget": budget, "model": "V3.2", "miss_price": 0.07}
+        view = look(recorded, settings, BUDGETS)
+        none, *bars = view.chart["bill"]
+        assert [bar["label"] for bar in bars] == list(MODELS)
+        assert (none["held"], none["found"], none["end"]) == ("0", "0.0%", 1.0)
+        assert [bar["label"] for bar in bars if bar["on"]] == ["V3.2"] and not none["on"]
+        whole = recorded.sent * 0.07 + recorded.written * 0.6
+        assert none["text"] == f"${whole / 1e6:,.2f}"
+        for bar in bars:
+            hits = recorded.hits(bar["label"], budget)
+            paid = hits * 0.003 + (recorded.sent - hits) * 0.07 + recorded.written * 0.6
+            assert bar["text"] == f"${paid / 1e6:,.2f}" and bar["found"] in view.alt
+            assert bar["end"] == pytest.approx(paid / whole)
+        assert f"{bars[1]['found']} of the tokens" in f"{view.number} {view.unit}"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "short"),
+    [(0, "0"), (512, "512"), (1024, "1.02 k"), (13_824, "13.8 k"), (112_128, "112 k"),
+     (999_424, "999 k"), (999_936, "1.00 M"), (1_123_328, "1.12 M"), (112_359_424, "112 M")],
+)  # fmt: skip
+def test_tokens_are_written_short(tokens, short):
+    assert _tokens(tokens) == short
+
+
+def test_the_still_picture_fits_a_phone(widget):
+    """A wider one is moved sideways there."""
+    assert widget._repr_mimebundle_()[1]["image/png"]["width"] <= FITS
 
 
 def test_it_says_whose_day_it_is(trace):

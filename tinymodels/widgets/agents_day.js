@@ -1,24 +1,30 @@
-// An agent's day: a curve a model for what is found again, and the bill in three bars.
+// An agent's day: a curve a model for what is found again; under them, a row a model, what a memory
+// of that size holds, finds and costs.
 
 function draw({ chart, alt }, width) {
-  const left = 64;
-  const right = 60;
-  const across = width - left - right;
+  const left = 44;
+  const right = 26;
+  const across = Math.max(60, width - left - right);
   const top = 24;
   const tall = 150;
-  const under = top + tall + 62;
+  const under = top + tall + 66;
   const row = 22;
   const picture = svg("svg", {
     role: "img",
     "aria-label": alt,
     width,
-    height: under + chart.bill.length * row + 6,
+    height: under + chart.bill.length * row + 4,
   });
-  const words = (text, x, y, style = "quiet", anchor = "start") =>
+  const words = (text, x, y, style = "", anchor = "start") =>
     svg("text", { class: style, x, y, "text-anchor": anchor }, text);
   const x = (mark) => left + mark.at * across;
   const y = (mark) => top + tall * (1 - mark.end);
-  const dashes = ["", "8 4", "8 4 2 4", "2 4"];
+  const stroke = (curve, i) => ({
+    fill: "none",
+    stroke: curve.on ? "var(--kvc-accent)" : "var(--kvc-quiet)",
+    "stroke-width": 2,
+    "stroke-dasharray": ["", "8 4", "8 4 2 4", "2 4"][i],
+  });
 
   picture.append(
     words("tokens found again, by memory", 0, 12, "strong"),
@@ -26,43 +32,45 @@ function draw({ chart, alt }, width) {
     words("100 %", left - 8, top + 5, "quiet", "end"),
     words("0", left - 8, top + tall + 4, "quiet", "end"),
   );
-  chart.ticks.forEach((tick) => {
+  const crowded = across < 60 * (chart.ticks.length - 1);
+  chart.ticks.forEach((tick, i) => {
     picture.append(
       svg("line", { class: "rule", x1: x(tick), x2: x(tick), y1: top + tall, y2: top + tall + 5 }),
-      words(tick.text, x(tick), top + tall + 19, "quiet", "middle"),
     );
+    if (crowded && i % 2) return;
+    picture.append(words(tick.text, x(tick), top + tall + 19, "quiet", "middle"));
   });
   chart.curves.forEach((curve, i) => {
-    picture.append(
-      svg("polyline", {
-        points: curve.marks.map((mark) => `${x(mark)},${y(mark)}`).join(" "),
-        fill: "none",
-        stroke: curve.on ? "var(--kvc-accent)" : "var(--kvc-quiet)",
-        "stroke-width": 2,
-        "stroke-dasharray": dashes[i],
-      }),
-    );
-    const key = top + tall - 12 - 17 * (chart.curves.length - 1 - i);
-    picture.append(
-      svg("line", {
-        x1: left + across - 128, x2: left + across - 96, y1: key - 4, y2: key - 4,
-        stroke: curve.on ? "var(--kvc-accent)" : "var(--kvc-quiet)",
-        "stroke-width": 2,
-        "stroke-dasharray": dashes[i],
-      }),
-      words(curve.label, left + across - 88, key, curve.on ? "strong" : "quiet"),
-    );
+    const points = curve.marks.map((mark) => `${x(mark)},${y(mark)}`).join(" ");
+    picture.append(svg("polyline", { points, ...stroke(curve, i) }));
   });
   picture.append(svg("circle", { class: "accent", cx: x(chart.here[0]), cy: y(chart.here[0]), r: 5 }));
 
-  picture.append(words(chart.whole, 0, under - 12, "strong"));
+  // The rows are the curves' key as well: each begins with a piece of its line.
+  const heldEnds = width < 300 ? 0 : 156; // no room for this column, no column
+  const foundEnds = (heldEnds || 104) + 52;
+  const begin = foundEnds + 12;
+  const longest = Math.max(4, width - begin - 50);
+  if (heldEnds) picture.append(words("tokens held", heldEnds, under - 8, "quiet", "end"));
+  picture.append(
+    words("found", foundEnds, under - 8, "quiet", "end"),
+    words(heldEnds ? "the day costs" : "costs", begin, under - 8, "quiet"),
+  );
   chart.bill.forEach((bar, i) => {
     const at = under + i * row;
-    const long = Math.max(1, bar.end * across);
+    const style = bar.on ? "strong" : "";
+    const long = Math.max(1, bar.end * longest);
+    const curve = chart.curves.findIndex((each) => each.label === bar.label);
+    if (curve >= 0) {
+      const line = { x1: 0, x2: 24, y1: at + 8, y2: at + 8 };
+      picture.append(svg("line", { ...line, ...stroke(chart.curves[curve], curve) }));
+    }
+    if (heldEnds) picture.append(words(bar.held, heldEnds, at + 12, style, "end"));
     picture.append(
-      words(bar.label, 0, at + 12),
-      svg("rect", { class: "bar", x: left, y: at, width: long, height: 15, rx: 2 }),
-      svg("text", { x: left + long + 6, y: at + 12 }, bar.text),
+      words(bar.label, 32, at + 12, style),
+      words(bar.found, foundEnds, at + 12, style, "end"),
+      svg("rect", { class: bar.on ? "accent" : "bar", x: begin, y: at, width: long, height: 15, rx: 2 }),
+      words(bar.text, begin + long + 6, at + 12, style),
     );
   });
   return picture;

@@ -1,12 +1,14 @@
-"""An agent's day: memory for stored prefixes -> tokens found again -> dollars.
+"""An agent's day: memory for stored prefixes -> tokens held -> found again -> dollars.
 
-`record` sends a trace through memories of many sizes, once for all; the widget only looks that up.
+All models stand side by side at one budget, so that the whole chain is seen at once. `record`
+sends a trace through memories of many sizes, once for all; the widget only looks that up.
 What a model keeps of a token decides how many tokens a budget holds, and nothing else here does.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from textwrap import fill
 
 from .. import ledger
 from ..serving.day import BLOCK, Request, replay
@@ -19,7 +21,7 @@ MODELS = {
     "V4-Flash": "deepseek-v4-flash",
     "V4.1-Flash": "deepseek-v4.1-flash",
 }
-BUDGETS = tuple(round(10 ** (8 + step / 4)) for step in range(13))  # 100 MB to 100 GB
+BUDGETS = tuple(round(10 ** (7 + step / 4)) for step in range(17))  # 10 MB to 100 GB
 MISS_PRICES = (0.03, 0.07, 0.14, 0.3)  # assumed: V4.1's is not published
 HIT_PRICE, OUTPUT_PRICE = 0.003, 0.6  # V4.1-Flash, off-peak (status C)
 
@@ -70,28 +72,27 @@ def dollars(day: Recorded, hits: int, miss_price: float) -> ledger.Bill:
 
 
 def look(day: Recorded, settings: dict, budgets: Sequence[int]) -> View:
-    """One model at one budget, and the curves of all."""
+    """All models at one budget, one of them in full, and the curves of all."""
     model, budget, price = settings["model"], settings["budget"], settings["miss_price"]
-    hits = day.hits(model, budget)
+    hits, size = day.hits(model, budget), plot.bytes_short(budget)
     share, bill = hits / day.sent, dollars(day, hits, price)
-    held = pieces(model, budget) * BLOCK
     rate = plot.exact(ledger.rate(MODELS[model]))
-    others = ", ".join(f"{name} {day.hits(name, budget) / day.sent:.1%}" for name in MODELS)
     whose = f"{day.name}: " if day.name else ""
     lines = (
-        f"{rate} bytes a token: {plot.bytes_short(budget)} hold {held:,} tokens.",
+        f"{rate} bytes a token: {size} hold {pieces(model, budget) * BLOCK:,} tokens.",
         f"{whose}{day.requests:,} requests sent {day.sent:,} tokens; {hits:,} were found.",
         f"{_usd(bill.total)}: hits {_usd(bill.hit)}, misses {_usd(bill.miss)} (at an assumed"
         f" {_usd(price)} a million), answers {_usd(bill.output)}.",
     )
-    whole = dollars(day, 0, price).total
+    bars = _bars(day, settings)
+    others = ", ".join(f"{bar['label']} {bar['found']} {bar['text']}" for bar in bars)
     return View(
         number=f"{share:.1%}",
-        unit=f"of the tokens are found again · {model}, {plot.bytes_short(budget)}",
+        unit=f"of the tokens are found again · {model}, {size}",
         lines=lines,
-        alt=f"Tokens found again against memory, one curve a model, all of the same shape. At"
-        f" {plot.bytes_short(budget)}: {others}.",
-        say=f"{model}, {plot.bytes_short(budget)}: {share:.1%} found, {_usd(bill.total)}.",
+        alt=f"Tokens found again against memory, one curve a model, all of the same shape. Found"
+        f" again at {size}, and what the day costs: {others}.",
+        say=f"{model}, {size}: {share:.1%} found, {_usd(bill.total)}.",
         chart={
             "curves": [
                 {
@@ -105,8 +106,8 @@ def look(day: Recorded, settings: dict, budgets: Sequence[int]) -> View:
                 for name in MODELS
             ],
             "here": [{"at": _place(budget, budgets), "end": share, "text": f"{share:.1%}"}],
-            "bill": _bars(bill, whole),
-            "whole": f"the bill; full width: {_usd(whole)}, the day without any hit",
+            "bill": bars,
+            "whole": f"what the day costs, with {size}",
             "ticks": [
                 {"at": _place(b, budgets), "text": plot.bytes_short(b)}
                 for b in budgets
@@ -124,10 +125,36 @@ def _place(budget: int, budgets: Sequence[int]) -> float:
     return budgets.index(budget) / (len(budgets) - 1)
 
 
-def _bars(bill: ledger.Bill, whole: float) -> list[dict]:
-    """Shares of what the day costs without any hit."""
-    parts = (("hits", bill.hit), ("misses", bill.miss), ("answers", bill.output))
-    return [{"label": n, "text": _usd(v), "end": min(1.0, v / whole)} for n, v in parts]
+def _bars(day: Recorded, settings: dict) -> list[dict]:
+    """What is held, found and paid: without any memory, and by each model's rows. A full bar is
+    what the day costs without any hit."""
+    budget, price = settings["budget"], settings["miss_price"]
+    whole = dollars(day, 0, price).total
+
+    def bar(label: str, held: int, hits: int) -> dict:
+        total = dollars(day, hits, price).total
+        return {
+            "label": label,
+            "held": _tokens(held),
+            "found": f"{hits / day.sent:.1%}",
+            "text": _usd(total),
+            "end": total / whole,
+            "on": label == settings["model"],
+        }
+
+    held = {name: pieces(name, budget) * BLOCK for name in MODELS}
+    return [
+        bar("no memory", 0, 0),
+        *(bar(name, held[name], day.hits(name, budget)) for name in MODELS),
+    ]
+
+
+def _tokens(n: int) -> str:
+    """About three digits: 13,824 -> "13.8 k", 1,123,328 -> "1.12 M"."""
+    for size, unit in ((10**6, " M"), (1000, " k")):
+        if n >= 0.9995 * size:  # 999,936 is 1.00 M
+            return f"{n / size:#.3g}".rstrip(".") + unit
+    return str(n)
 
 
 class AgentsDay(Widget):
@@ -159,8 +186,9 @@ class AgentsDay(Widget):
 
 
 def _picture(view: View):
+    """Narrow enough to be read on a phone without moving it: curves above, bills below."""
     chart = view.chart
-    fig, (curves, bill) = plot.figure(8.4, 3.2, columns=2)
+    fig, (curves, bill) = plot.figure(5.2, 4.6, rows=2)
     for curve, style in zip(chart["curves"], ("-", "--", "-.", ":")):
         colour = plot.LIGHT["accent" if curve["on"] else "quiet"]
         marks = curve["marks"]
@@ -168,23 +196,23 @@ def _picture(view: View):
         curves.plot(xs, ys, style, color=colour, label=curve["label"])
     here = chart["here"][0]
     curves.plot([here["at"]], [here["end"]], "o", color=plot.LIGHT["accent"], clip_on=False)
-    curves.set(xlim=(0, 1.0), ylim=(0, 1.02), xlabel="memory, each step 1.8 times as much")
+    curves.set(xlim=(0, 1.0), ylim=(0, 1.02))
     ticks = chart["ticks"]
     curves.set_xticks([tick["at"] for tick in ticks], [tick["text"] for tick in ticks])
     curves.set_yticks((0, 0.5, 1), ("0", "50 %", "100 %"))
-    curves.set_title("tokens found again", fontsize=9)
-    curves.legend(fontsize=8)
+    curves.set_title("tokens found again, by memory", fontsize=9)
+    curves.legend(fontsize=8, loc="lower right")
     bars, places = chart["bill"], range(len(chart["bill"]))
-    bill.barh(places, [bar["end"] for bar in bars], 0.6, color=plot.LIGHT["bar"])
+    colours = [plot.LIGHT["accent" if bar["on"] else "bar"] for bar in bars]
+    bill.barh(places, [bar["end"] for bar in bars], 0.6, color=colours)
     for place, bar in zip(places, bars):
-        inside = bar["end"] > 0.7
-        bill.text(
-            bar["end"] + (-0.01 if inside else 0.01), place, bar["text"],
-            va="center", ha="right" if inside else "left",
-        )  # fmt: skip
+        words = f"{bar['held']} held, {bar['found']} found, {bar['text']}"
+        bill.text(bar["end"] + 0.02, place, words, va="center", fontsize=8, parse_math=False)
     bill.set_yticks(places, [bar["label"] for bar in bars])
-    bill.set(xlim=(0, 1.0), ylim=(len(bars) - 0.5, -0.5), xticks=[])
-    bill.set_title(chart["whole"], fontsize=9, parse_math=False)
-    fig.suptitle(f"{view.number} {view.unit}", x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    fig.supxlabel(view.lines[2], x=0.01, ha="left", fontsize=9, parse_math=False)
+    bill.grid(visible=False)
+    bill.set(xlim=(0, 1.9), ylim=(len(bars) - 0.5, -0.5), xticks=[])
+    bill.set_title(chart["whole"], fontsize=9)
+    fig.suptitle(f"{view.number} {view.unit}", x=0.01, ha="left", fontsize=10, fontweight="bold")
+    words = fill(view.lines[2], 60)
+    fig.supxlabel(words, x=0.01, ha="left", fontsize=8, parse_math=False)
     return fig
