@@ -33,6 +33,32 @@ def window_range(lengths, batch, token, tokens, rows, reach):
 
 
 @triton.jit
+def own_part(window, lengths, tokens, chosen, rows, reach, splits,
+             HEADS: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_S: tl.constexpr):
+    """What a program works on: its heads' first, its split, the token among all of the batch, the
+    row of the batch; the rows its token sees (first, last), the blocks of them (near), and the
+    blocks of the list that are its own (begin, end).
+
+    Programs count ((b * T + t) * splits + split) * parts + part, a part being BLOCK_H heads. The
+    list is the window's blocks and then the chosen ones; a split is some of them.
+    """
+    program = tl.program_id(0)
+    PARTS: tl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
+    head = (program % PARTS) * BLOCK_H
+    split = program // PARTS % splits
+    token = program // PARTS // splits % tokens
+    batch = (program // PARTS // splits // tokens).to(tl.int64)
+    first, last, near = 0, 0, 0
+    if window is not None:
+        first, last = window_range(lengths, batch, token, tokens, rows, reach)
+        near = tl.cdiv(last - first, BLOCK_S)
+    share = tl.cdiv(near + tl.cdiv(chosen, BLOCK_S), splits)
+    begin = split * share
+    end = tl.minimum(begin + share, near + tl.cdiv(chosen, BLOCK_S))
+    return head, split, batch * tokens + token, batch, first, last, near, begin, end
+
+
+@triton.jit
 def weigh_block(score_HS, there_S, highest_H, total_H):
     """The weights of a block of the list, and what the running maximum and sum become; sums
     before it shrink by the last of the four."""

@@ -32,11 +32,11 @@ from kernels import arguments, backend
 from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
 from kernels.running_softmax import (
+    own_part,
     share_and_lse,
     sink_or_nothing,
     store_split,
     weigh_block,
-    window_range,
 )
 from kernels.sparse_list import (
     Call,
@@ -148,27 +148,12 @@ def _attend_chosen(
     BLOCK_H: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_R: tl.constexpr,
 ):
     """One program: BLOCK_H heads of one token, over one split of its list."""
-    program = tl.program_id(0)  # ((b * T + t) * splits + split) * parts + part
-    PARTS: tl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
-    head = (program % PARTS) * BLOCK_H  # the first of them
-    split = program // PARTS % splits
-    token = program // PARTS // splits % tokens
-    batch = (program // PARTS // splits // tokens).to(tl.int64)
     place_S = tl.arange(0, BLOCK_S)
-
-    # The list is the window's blocks and then the chosen ones; a split is some of them.
-    near = 0
-    if window is not None:
-        first, last = window_range(lengths, batch, token, tokens, rows, reach)
-        near = tl.cdiv(last - first, BLOCK_S)
-    blocks = near + tl.cdiv(chosen, BLOCK_S)
-    share = tl.cdiv(blocks, splits)
-    begin = split * share
-    end = tl.minimum(begin + share, blocks)
+    head, split, at, batch, first, last, near, begin, end = own_part(
+        window, lengths, tokens, chosen, rows, reach, splits, HEADS, BLOCK_H, BLOCK_S)
 
     # Here and at the end a scalar says where, and offsets are known in advance: that saves
     # registers, and the output needs half of all there are.
-    at = batch * tokens + token
     query += (at * HEADS + head) * (VALUE + TAIL)
     member_H1, number_V = tl.arange(0, BLOCK_H)[:, None], tl.arange(0, BLOCK_V)
     query_HV = tl.load(query + member_H1 * (VALUE + TAIL) + number_V[None, :],

@@ -21,11 +21,11 @@ from kernels.attention_shape import drawing
 from kernels.backend import tl, triton
 from kernels.packed_rows import FP4, FP8, Row, unpack_twin
 from kernels.running_softmax import (
+    own_part,
     share_and_lse,
     sink_or_nothing,
     store_split,
     weigh_block,
-    window_range,
 )
 from kernels.sparse_attention import LARGEST_VALUE
 from kernels.sparse_list import (
@@ -127,25 +127,10 @@ def _attend_packed(
     BLOCK_H: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
 ):
     """One program: BLOCK_H heads of one token, over one split of its list."""
-    program = tl.program_id(0)  # ((b * T + t) * splits + split) * parts + part
-    PARTS: tl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
-    head = (program % PARTS) * BLOCK_H  # the first of them
-    split = program // PARTS % splits
-    token = program // PARTS // splits % tokens
-    batch = (program // PARTS // splits // tokens).to(tl.int64)
     place_S = tl.arange(0, BLOCK_S)
+    head, split, at, batch, first, last, near, begin, end = own_part(
+        window, lengths, tokens, chosen, rows, reach, splits, HEADS, BLOCK_H, BLOCK_S)
 
-    # The list is the window's blocks and then the chosen ones; a split is some of them.
-    near = 0
-    if window is not None:
-        first, last = window_range(lengths, batch, token, tokens, rows, reach)
-        near = tl.cdiv(last - first, BLOCK_S)
-    blocks = near + tl.cdiv(chosen, BLOCK_S)
-    share = tl.cdiv(blocks, splits)
-    begin = split * share
-    end = tl.minimum(begin + share, blocks)
-
-    at = batch * tokens + token
     query += (at * HEADS + head) * DIM
     member_H1, number_1D = tl.arange(0, BLOCK_H)[:, None], tl.arange(0, BLOCK_D)[None, :]
     query_HD = tl.load(query + member_H1 * DIM + number_1D,
