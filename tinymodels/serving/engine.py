@@ -104,8 +104,10 @@ class Engine:
     def serve(self, prompt: Sequence[int], new: int) -> Served:
         """Answer with the `new` likeliest tokens, one after another.
 
-        Errors: ValueError for an empty prompt, tokens outside the vocabulary, or new < 1.
+        Errors: ValueError for an empty prompt, tokens outside the vocabulary, or new < 1; and for
+        an engine that was closed.
         """
+        self.store.entries.check()
         if isinstance(new, bool) or not isinstance(new, int) or new < 1:
             raise ValueError(f"new is {new!r}; it must be an integer >= 1")
         text = tokens_of(prompt)

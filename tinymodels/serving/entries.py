@@ -4,15 +4,18 @@ One process at a time: two would each keep to the budget, and together exceed it
 holds the lock, and the system lets go of it when the process ends, however it ends.
 """
 
+import os
 import sqlite3
 from pathlib import Path
 
 # What SQLite says of a disk, not of the bytes in the file (https://sqlite.org/rescode.html).
-BUSY, LOCKED, NO_RIGHT, IO_ERROR, FULL, CANNOT_OPEN = 5, 6, 3, 10, 13, 14
+BUSY, LOCKED, NO_RIGHT, READ_ONLY, IO_ERROR, FULL, CANNOT_OPEN = 5, 6, 3, 8, 10, 13, 14
+DATABASE = "entries.sqlite"
 SYNCHRONOUS = "FULL"  # a commit waits until it lies on the disk
-SOUND = (
-    "SELECT COUNT(*) FROM entries WHERE typeof(name) != 'text' "
-    "OR typeof(bytes) != 'integer' OR typeof(used) != 'integer'"
+UNSOUND = (  # how many entries are no entries, or there twice
+    "SELECT COUNT(*) - COUNT(DISTINCT CASE WHEN typeof(name) = 'text' "
+    "AND typeof(bytes) = 'integer' AND typeof(used) = 'integer' "
+    "AND used BETWEEN 0 AND 1 << 62 THEN name END) FROM entries"
 )
 
 
@@ -23,9 +26,10 @@ class Entries:
     """
 
     def __init__(self, folder: Path):
-        self.path = folder / "entries.sqlite"
+        self.path = folder / DATABASE
         self.refused: str | None = None
         self._base: sqlite3.Connection | None = None
+        self._process = os.getpid()
         try:
             self._open_or_begin_anew()
             self._clock = self._run("SELECT COALESCE(MAX(used), 0) FROM entries")[0][0]
@@ -50,8 +54,9 @@ class Entries:
         self._run("UPDATE entries SET used = used WHERE 0")  # may it be written at all?
         self._run("COMMIT")
         said = self._run("PRAGMA integrity_check")[0][0]
-        if said != "ok" or self._run(SOUND)[0][0]:
+        if said != "ok" or self._run(UNSOUND)[0][0]:
             raise sqlite3.DatabaseError(said if said != "ok" else "an entry makes no sense")
+        self.all()  # names have to be letters
 
     def _judge(self, error: Exception) -> None:
         """Raise what is no fault of the file: it must not be thrown away then."""
@@ -61,7 +66,10 @@ class Entries:
                 f"{self.path.parent} is used by another engine; close that one, or give each a "
                 "folder of its own"
             ) from None
-        if code in (NO_RIGHT, IO_ERROR, FULL, CANNOT_OPEN):
+        # A damaged file may call itself read-only, too: ask the system who is right.
+        if code in (NO_RIGHT, IO_ERROR, FULL, CANNOT_OPEN) or (
+            code == READ_ONLY and not _writable(self.path)
+        ):
             raise ValueError(f"{self.path} cannot be written: {error}") from None
 
     def _begin_anew(self, why: Exception) -> None:
@@ -75,6 +83,18 @@ class Entries:
 
     def _run(self, statement: str, values: tuple = ()) -> list[tuple]:
         return self._base.execute(statement, values).fetchall()
+
+    def check(self) -> None:
+        """Errors: ValueError after close(), when the folder may belong to another, and in a process
+        that was forked off since, when it does."""
+        folder = self.path.parent
+        if self._base is None:
+            raise ValueError(f"{folder} was closed; make a new one on it")
+        if self._process != os.getpid():
+            raise ValueError(
+                f"{folder} can be used only by the process that opened it; "
+                "give each process a folder of its own"
+            )
 
     def all(self) -> list[tuple[str, int]]:
         """Names and sizes, the least recently used first."""
@@ -107,3 +127,12 @@ class Entries:
     def close(self) -> None:
         if self._base is not None:
             self._base.close()
+            self._base = None
+
+
+def _writable(path: Path) -> bool:
+    try:
+        with open(path, "r+b"):
+            return True
+    except OSError:
+        return False

@@ -13,6 +13,7 @@ start. Whatever is read is checked first: format, model, name, checksum. A disk 
 the entry that did not fit, and no other.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -24,11 +25,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from .entries import Entries
+from .entries import DATABASE, Entries
 from .lru import Lru
 
 FORMAT = "kv-rows-1"
 PIECE = 4096  # bytes a write; small, so that a crash has places to fall between
+NO_FLUSH = errno.EINVAL, errno.ENOTSUP  # what some kinds of disk say to fsync of a folder
 
 
 class Refused(ValueError):
@@ -45,36 +47,51 @@ class RowStore:
     root: what the rows belong to (see `chain.names`); entries of another one are refused.
     budget: of all rows' files together, their headers counted. refused: why the database of an
     earlier run could not be used, if there was one. Errors: ValueError for a folder that another
-    store uses, or that cannot be written.
+    store uses, that cannot be written, or whose files are not a store's; from all methods after
+    close(), and in a forked process.
     """
 
     def __init__(self, folder: str | Path, root: str, budget: int):
-        self.folder, self.root = Path(folder), root
+        self.folder, self.root = Path(folder).absolute(), root  # the working folder may change
         self.lru = Lru(budget)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            names = [path.name for path in self._files()]
         except OSError as error:
             raise ValueError(f"{folder} cannot be used as a folder: {error}") from None
+        if names and not (self.folder / DATABASE).exists():
+            raise ValueError(
+                f"{folder} holds {names[0]} and no {DATABASE}, so its files are no store's, and "
+                "would be swept away; use an empty folder"
+            )
         self._writing: str | None = None
         self.entries = Entries(self.folder)
         try:
             self.refused = self.entries.refused
             self._sweep()
-        except BaseException:
+        except BaseException as error:
             self.entries.close()
+            if isinstance(error, OSError):
+                raise ValueError(f"{folder} cannot be swept: {error}") from None
             raise
+
+    def _files(self) -> list[Path]:
+        return [p for p in self.folder.iterdir() if p.suffix in (".rows", ".half")]
 
     def _sweep(self) -> None:
         """After a start: what is entered and there counts; all else is removed."""
-        there = {path.stem: path.stat().st_size for path in self.folder.glob("*.rows")}
+        there = {path.name: path.lstat().st_size for path in self._files()}
         for name, size in self.entries.all():
-            if there.get(name) != size or (leaving := self.lru.room(size)) is None:
+            if f"{name}.rows" not in there:  # nor is it a path then, whatever it says
+                with suppress(sqlite3.Error):
+                    self.entries.forget(name)
+            elif there[f"{name}.rows"] != size or (leaving := self.lru.room(size)) is None:
                 self.drop(name)
-                continue
-            for old in leaving:
-                self.drop(old)
-            self.lru.add(name, size)
-        for path in [*self.folder.glob("*.rows"), *self.folder.glob("*.half")]:
+            else:
+                for old in leaving:
+                    self.drop(old)
+                self.lru.add(name, size)
+        for path in self._files():
             if path.suffix == ".half" or path.stem not in self.lru:
                 _remove(path)
 
@@ -87,6 +104,7 @@ class RowStore:
         after: the pieces before it, which must not go to make room. What an interrupt leaves of a
         write goes before the next one. Errors: NotStored.
         """
+        self.entries.check()
         if name in self.lru:
             return True
         data = save(rows, metadata=self._label(name, rows))
@@ -132,6 +150,7 @@ class RowStore:
         Errors: Refused, naming the file, if it is cut, changed, of another model or an older
         format. The entry is gone then, so that it can be made again.
         """
+        self.entries.check()
         if name not in self.lru:
             return None
         try:
@@ -168,6 +187,7 @@ class RowStore:
 
     def touch(self, chain: list[str]) -> None:
         """A chain was used (see `lru.py`). Errors: NotStored, if that is lost at the next start."""
+        self.entries.check()
         self.lru.touch(chain)
         try:
             self.entries.use(chain)
@@ -176,6 +196,7 @@ class RowStore:
 
     def drop(self, name: str) -> None:
         """Forget an entry: first in the database, then the file. Errors: OSError."""
+        self.entries.check()
         with suppress(sqlite3.Error):  # an entry without a file does not count after a start
             self.entries.forget(name)
         _remove(self.path(name))
@@ -187,6 +208,9 @@ class RowStore:
             folder = os.open(self.folder, os.O_RDONLY)
             try:
                 os.fsync(folder)
+            except OSError as error:
+                if error.errno not in NO_FLUSH:
+                    raise
             finally:
                 os.close(folder)
 
