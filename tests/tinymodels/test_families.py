@@ -97,6 +97,15 @@ def test_falcon_40b_under_its_first_names():
     assert ledger.rate(config_from(values)) == 60 * 2 * 8 * 64 * 2
 
 
+QUARK = dict(
+    quant_method="quark",
+    export={"kv_cache_group": ["*k_proj", "*v_proj"], "pack_method": "reorder"},
+    layer_quant_config={
+        name: {"output_tensors": {"dtype": "fp8_e4m3"}} for name in ("*k_proj", "*v_proj")
+    },
+)
+
+
 @pytest.mark.parametrize(
     "declared, bits",
     [
@@ -106,6 +115,15 @@ def test_falcon_40b_under_its_first_names():
         (dict(quantization_config={"kv_cache_scheme": {"num_bits": 8, "type": "float"}}), 8),
         (dict(quantization_config={"kv_cache_quant_algo": "FP8"}), 8),
         (dict(kv_cache_dtype="int4"), 4),
+        (dict(quantization_config={"quant_method": "fp8", "kv_cache_scheme": "static"}), 8),
+        (dict(quantization_config={"kv_cache_scheme": None, "kv_cache_quant_algo": ""}), None),
+        (dict(compression_config={"kv_cache_scheme": {"num_bits": 8, "type": "float"}}), 8),
+        (dict(quantization_config={"kv_cache_quant_algo": "NVFP4"}), 4),
+        (
+            dict(quantization_config={"quant_method": "quark", "export": {"kv_cache_group": []}}),
+            None,
+        ),
+        (dict(quantization_config=QUARK), 8),
     ],
 )
 def test_a_declared_cache_format(declared, bits):
@@ -137,6 +155,26 @@ def test_a_declared_cache_format(declared, bits):
         ("llama-3.1-8b", dict(model_type=..., architectures=...), "model_type is missing"),
         ("llama-3.1-8b", dict(is_encoder_decoder=True), "only decoder-only models"),
         ("llama-3.1-8b", dict(kv_cache_dtype="fp7"), "kv_cache_dtype is 'fp7'"),
+        (
+            "llama-3.1-8b",
+            dict(quantization_config={**QUARK, "layer_quant_config": {}}),
+            "kv_cache_group names '.k_proj'; layer_quant_config must give its output_tensors",
+        ),
+        (
+            "llama-3.1-8b",
+            dict(quantization_config={"kv_cache_scheme": "often"}),
+            "kv_cache_scheme is 'often'; known are bf16",
+        ),
+        (
+            "llama-3.1-8b",
+            dict(quantization_config={"kv_cache_scheme": {"num_bits": "8"}}),
+            "it must give num_bits from 1 to 32",
+        ),
+        (
+            "llama-3.1-8b",
+            dict(kv_cache_dtype="fp8", quantization_config={"kv_cache_quant_algo": "NVFP4"}),
+            "kv_cache_dtype says 8 bits and kv_cache_quant_algo 4; they must agree",
+        ),
         ("gpt-oss-20b", dict(layer_types=["full_attention"] * 23), "23 entries; there are 24"),
         (
             "gpt-oss-20b",

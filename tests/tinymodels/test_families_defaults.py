@@ -15,6 +15,7 @@ ELSEWHERE = {
     "hf_olmo", "hunyuan", "minimax_m1", "minimax_text_01", "nemotron-nas", "phi-msft", "phi3_v",
     "phi3small", "phi4mm", "qwen", "Yi", "arctic", "bailing_moe", "bailing_moe_v2", "internlm",
     "ernie4_5_moe_vl", "mimo", "minicpm", "molmo", "stablelm_epoch",
+    "deci", "minicpmo", "minicpmv", "openelm",
 }  # fmt: skip
 WRAPPERS = {
     "gemma3", "gemma3n", "gemma4", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",

@@ -10,6 +10,8 @@ KIMI_FULL = [4, 8, 12, 16, 20, 24, 27]
 KIMI_LINEAR = [i for i in range(1, 28) if i not in KIMI_FULL]
 MIMO = [1] * 5 + [0]
 ZAMBA2 = [6, *range(11, 81, 6)]  # the second of the two blocks comes before it too
+DECILM = [4, 4, 2, 2, 2, 2, 2, 1] + [1, 2, 2, 2, 1, 2, 2, 2] + [4, 1, 2, 2] * 2 + [2, 2, 2, 2] * 2
+OPENELM = [4] * 3 + [5] * 7 + [6] * 8 + [7] * 6 + [8] * 4
 
 
 def shapes(layers: int, heads: int, kv_heads: int | None, width: int, **more) -> dict:
@@ -179,6 +181,20 @@ RELEASED = {
         shapes(62, 40, 40, 2560, model_type="minicpm3", kv_lora_rank=256, qk_rope_head_dim=32),
         62 * 288 * 2, 0, 0,
     ),
+    "minicpm-v-2.6": (
+        shapes(28, 28, 4, 3584, model_type="minicpmv", use_sliding_window=False,
+               sliding_window=131072, max_window_layers=28, query_num=64),
+        28 * 2048, 0, 0,
+    ),
+    "decilm-7b": (
+        shapes(32, 32, None, 4096, model_type="deci", num_key_value_heads_per_layer=DECILM),
+        67 * 2 * 128 * 2, 0, 0,
+    ),
+    "openelm-1.1b": (
+        dict(model_type="openelm", num_transformer_layers=28, model_dim=2048, head_dim=64,
+             num_kv_heads=OPENELM, num_query_heads=[4 * n for n in OPENELM]),
+        169 * 2 * 64 * 2, 0, 0,
+    ),
     "arctic": (shapes(35, 56, 8, 7168, model_type="arctic"), 35 * 4096, 0, 0),
     "ling-lite": (shapes(28, 16, 4, 2048, model_type="bailing_moe"), 28 * 2048, 0, 0),
     "ernie-4.5-vl-28b": (
@@ -257,6 +273,23 @@ REFUSED = {
     "a pattern of other letters than L and G": (
         shapes(4, 4, 2, 64, model_type="exaone4", sliding_window=7, sliding_window_pattern="LGX"),
         "sliding_window_pattern is 'LGX'; it must be a text of L and G",
+    ),
+    "heads for another number of layers": (
+        shapes(3, 4, None, 64, model_type="deci", num_key_value_heads_per_layer=[4, 2]),
+        "num_key_value_heads_per_layer has 2 entries; there are 3 layers",
+    ),
+    "no list of heads": (
+        shapes(3, 4, None, 64, model_type="deci"),
+        "num_key_value_heads_per_layer is missing; it must give one number for each of 3 layers",
+    ),
+    "channels that heads do not make": (
+        shapes(4, 4, 2, 64, model_type="bamba", mamba_n_heads=5, attn_layer_indices=[1]),
+        "mamba_n_heads is 5; heads of 25 must make 128 channels together",
+    ),
+    "channels that heads do not make, Zamba 2": (
+        shapes(2, 4, 4, 64, model_type="zamba2", n_mamba_heads=5,
+               layers_block_type=["mamba", "hybrid"]),
+        "n_mamba_heads is 5; it must divide the 128 channels",
     ),
     "zamba 2 without kinds": (
         shapes(7, 4, 4, 64, model_type="zamba2"), "layers_block_type is missing",

@@ -1,6 +1,7 @@
 """config.json of released models -> `ModelConfig`: what is kept, by which layer, in which shape.
 
     fields.py       reads one field: present, of the right type, or the published default
+    kv_formats.py   the format of cached values, where a file declares one
     plain.py        every layer alike: Llama and its kin, Qwen, Phi, GLM, OLMo, sliding or not
     kin.py          Llama's kin under names of their own: Yi, InternLM 1 and 3, dots.llm1, Ling
     cross_layer.py  Hunyuan, where neighbouring layers share

@@ -226,8 +226,12 @@ def _block_mamba2(fields: Fields) -> Recurrent:
     heads = fields.integer("mamba_n_heads", default=128)
     inner = fields.integer("mamba_expand", default=2) * fields.integer("hidden_size")
     dim = inner // heads
-    if fields.values.get("mamba_d_head", "auto") != "auto":
+    if fields.values.get("mamba_d_head", "auto") not in ("auto", None):
         dim = fields.integer("mamba_d_head")
+    if dim * heads != inner:
+        fields.refuse(
+            f"mamba_n_heads is {heads}", f"heads of {dim} must make {inner} channels together"
+        )
     return mamba2_of(fields, heads, dim)
 
 

@@ -34,6 +34,9 @@ def read_dots1(fields: Fields) -> ModelConfig:
 
 
 ERNIE_VL = Defaults(context=131_072, core=(28, 20, 2560), kv_heads=4, tied=True)
+MINICPM_V = switched(  # its file is flat: Qwen's fields, and those of the picture beside them
+    Defaults(context=32_768, window=4096), lambda layer, first: layer >= first
+)
 
 READERS: dict[str, Reader] = {
     "arcee": full(Defaults(context=4096, core=(32, 32, 2560))),
@@ -47,6 +50,8 @@ READERS: dict[str, Reader] = {
     "helium": full(Defaults(context=4096, core=(24, 20, 2560), kv_heads=20, head_dim=128)),
     "internlm": full(Defaults(context=2048)),
     "internlm3": full(Defaults(context=32_768, core=(48, 32, 4096), kv_heads=2, head_dim=128)),
+    "minicpmo": MINICPM_V,
+    "minicpmv": MINICPM_V,
     "mimo": switched(  # Qwen 2's class
         Defaults(context=32_768, kv_heads=32, window=4096), lambda layer, first: layer >= first
     ),

@@ -21,6 +21,7 @@ from . import (
     unequal,
 )
 from .fields import Fields
+from .kv_formats import kv_bits
 
 READERS = {
     **plain.READERS,
@@ -74,7 +75,7 @@ def config_from(values: dict[str, Any], name: str = "config.json") -> ModelConfi
     except ValueError as problem:
         text = str(problem)
         raise ValueError(text if text.startswith(f"{name}: ") else f"{name}: {text}") from None
-    bits = _kv_bits(fields, values)
+    bits = kv_bits(fields, values)
     _note_what_is_left_out(fields, config)
     return config.with_(
         name=name.removesuffix(".json"),
@@ -237,44 +238,3 @@ def _note_what_is_left_out(fields: Fields, config: ModelConfig) -> None:
         states = any(isinstance(x.attention, Recurrent | GQAAndState) for x in config.layers)
         if states and fields.values.get(name) == "float32":
             fields.note(f"{name} is float32: the states take twice the 2 bytes a value counted")
-
-
-KV_DTYPES = {
-    "bf16": 16, "bfloat16": 16, "fp16": 16, "float16": 16, "fp32": 32, "float32": 32,
-    "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "float8_e4m3fn": 8, "float8_e5m2": 8, "fp8_e4m3fnuz": 8,
-    "fp8_e5m2fnuz": 8, "int8": 8, "int4": 4,
-}  # fmt: skip
-
-
-def _kv_bits(fields: Fields, values: dict) -> int | None:
-    """Bits of a cached value where the file declares them; the weights' own quantisation does not.
-
-    Read: kv_cache_dtype, and inside quantization_config kv_cache_scheme (compressed-tensors) and
-    kv_cache_quant_algo (ModelOpt). Scales of whole tensors take no room worth counting.
-    """
-    bits = []
-    quantisation = values.get("quantization_config") or fields.values.get("quantization_config")
-    quantisation = quantisation if isinstance(quantisation, dict) else {}
-    for key, declared in (
-        ("kv_cache_dtype", values.get("kv_cache_dtype", fields.values.get("kv_cache_dtype"))),
-        ("kv_cache_quant_algo", quantisation.get("kv_cache_quant_algo")),
-    ):
-        if declared in (None, "auto"):
-            continue
-        if not isinstance(declared, str) or declared.lower() not in KV_DTYPES:
-            fields.refuse(f"{key} is {declared!r}", f"known are {', '.join(KV_DTYPES)}")
-        bits.append((key, KV_DTYPES[declared.lower()]))
-    scheme = quantisation.get("kv_cache_scheme")
-    if scheme is not None:
-        count = scheme.get("num_bits") if isinstance(scheme, dict) else None
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 32:
-            fields.refuse(f"kv_cache_scheme is {scheme!r}", "it must give num_bits from 1 to 32")
-        bits.append(("kv_cache_scheme", count))
-    if not bits:
-        return None
-    if len({b for _, b in bits}) > 1:
-        fields.refuse(
-            f"{bits[0][0]} says {bits[0][1]} bits and {bits[1][0]} {bits[1][1]}", "they must agree"
-        )
-    fields.note(f"{bits[0][0]} declares a KV cache of {bits[0][1]} bits a value")
-    return bits[0][1]

@@ -106,6 +106,8 @@ def read_zamba2(fields: Fields) -> ModelConfig:
     """Zamba 2: the same with Mamba 2, and two blocks in turn."""
     heads = fields.integer("n_mamba_heads", default=8)
     inner = fields.integer("mamba_expand", default=2) * fields.core("hidden_size", default=2560)
+    if inner % heads:
+        fields.refuse(f"n_mamba_heads is {heads}", f"it must divide the {inner} channels")
     state = mamba2(
         heads=heads,
         dim=inner // heads,
