@@ -92,8 +92,8 @@ def main(arguments: list[str]) -> int:
         print(f"tinymodels bytes: {_one_line(problem)}", file=sys.stderr)
         return 2
     subjects = [subject] if options.diff is None else [subject, other]
-    for s in subjects:
-        if n > s.config.context:
+    for s, r in zip(subjects, records):
+        if n > s.config.context and r["exact"]["total"] > r["constant"]:  # states alone have no end
             print(BEYOND.format(n=n, own=s.config.context, name=s.config.name), file=sys.stderr)
     if options.json:
         print(json.dumps(_joined(records), indent=1))

@@ -85,10 +85,13 @@ def _summary(records: list[dict], beside: list[dict]) -> Table:
     row("batch, sequences", [r["batch"] for r in records])
     row("rows", [r["layout"] for r in records])
     row("layers", [len(r["per_layer"]) for r in records])
-    row("rate, bytes per token", [r["rate"] for r in records], "{:,}".format)
+    each = " of each" if any(r["batch"] > 1 for r in records) else ""
+    row(f"rate, bytes per token{each}", [r["rate"] for r in records], "{:,}".format)
     row("rate is", [STATUS[r["status"]] for r in records])
     if any(b["full_after"] for b in beside):
-        row("while windows fill, bytes per token", [b["adds"] for b in beside], "{:,}".format)
+        row(
+            f"while windows fill, bytes per token{each}", [b["adds"] for b in beside], "{:,}".format
+        )
         full_after = [b["full_after"] for b in beside]
         row("windows full after, tokens", full_after, lambda n: f"{n:,}" if n else "no window")
     for key, name in (

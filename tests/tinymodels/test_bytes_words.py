@@ -139,6 +139,31 @@ def test_the_longer_of_two_contexts():
     assert config_from(baichuan).context == 900
 
 
+STATES = dict(
+    model_type="mamba", hidden_size=60, intermediate_size=120, num_hidden_layers=3, state_size=7
+)
+
+
+def test_a_memory_that_no_text_fills(capsys, tmp_path):
+    file = tmp_path / "states.json"
+    file.write_text(json.dumps(STATES))
+    assert main([str(file), "--context", "9999", "--explain"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""  # no "more than it is made for"
+    text = " ".join(said.out.split())
+    assert "no context is stated, and nothing here depends on it" in text
+    assert "max_position_embeddings" not in text
+    assert config_from({**STATES, "max_position_embeddings": 77}).context == 77
+
+
+def test_with_several_sequences_the_rate_is_still_of_one(capsys, tmp_path):
+    one = said(capsys, tmp_path, GEMMA)
+    many = said(capsys, tmp_path, GEMMA, "--batch", 3)
+    assert "rate, bytes per token 336" in one
+    assert "rate, bytes per token of each 336" in many
+    assert "while windows fill, bytes per token of each 2,016" in many
+
+
 def test_an_unknown_option_gets_the_known_ones(capsys):
     assert main(["deepseek-v3", "--tokens", "5"]) == 2
     text = capsys.readouterr().err

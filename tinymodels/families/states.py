@@ -12,9 +12,17 @@ from .plain import Defaults, Reader, attention_shapes, full, layer_count, layer_
 # ---------------------------------------------------------------- states alone
 
 
+UNSTATED = 2048
+
+
 def _pure(fields: Fields, state: Recurrent, core: tuple) -> ModelConfig:
     """The state in every layer. These models state no context: nothing in them ends with one."""
-    default = Defaults(context=2048, core=core)
+    if not fields.has("max_position_embeddings"):
+        fields.values = {**fields.values, "max_position_embeddings": UNSTATED}
+        fields.note(
+            f"no context is stated, and nothing here depends on it: {UNSTATED:,} tokens are shown"
+        )
+    default = Defaults(context=UNSTATED, core=core)
     return model(fields, (Layer(state, None),) * layer_count(fields, default), default)
 
 
