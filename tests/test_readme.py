@@ -45,6 +45,17 @@ def test_linked_files_exist():
     assert linked_files("[a](no/such.md) [b](https://x.org)") == {"no/such.md"}
 
 
+def broken_lines(text: str) -> list[str]:
+    """The first of two lines of one paragraph: shown, their break is a space."""
+    text = re.sub(r"^( *)```.*?^ *```$", "", text, flags=re.M | re.S)
+    return re.findall(r"^(.+)\n(?! *[-#>|]|\n)(?=.)", text, re.M)
+
+
+def test_chinese_paragraphs_are_one_line_each():
+    assert broken_lines((ROOT / "README.zh-CN.md").read_text(encoding="utf-8")) == []
+    assert broken_lines("一章地\n搭出\n\n- 甲\n- 乙\n\n```\na\nb\n```\n") == ["一章地"]
+
+
 def test_variables_are_explained_where_they_are_needed():
     from tools import doctor
 
