@@ -156,6 +156,17 @@ def test_search_by_keyboard_leads_to_the_place(new_page, site):
     assert page.complaints == []
 
 
+@pytest.mark.parametrize("typed", ["稀疏注意力", "sparse attention", "屋顶线模型"])
+def test_what_is_met_is_marked_whole(new_page, site, typed):
+    page = show(new_page, site, "README.zh-CN.html")
+    page.get_by_label("Search").fill(typed)
+    page.locator("#found li").first.wait_for()
+    marked = [words.lower() for words in page.locator("#found mark").all_inner_texts()]
+    assert set(typed.split()) <= set(marked)
+    for words in page.locator("#found li p").all_inner_texts():
+        assert not words.endswith(" …") or len(words) < 180, words
+
+
 @pytest.mark.parametrize("typed, wanted", QUERIES.items())
 def test_a_learners_question_finds_its_place(searched, typed, wanted):
     found = searched(typed)["places"][:3]

@@ -110,10 +110,17 @@ function finder({ entries, terms, also }, language = "en") {
       const own = new Set(name.split(" "));
       const share = own.size / Math.max(own.size, asked.length);
       for (const place of anchor ? [anchor] : pages) found.set(place, Math.max(found.get(place) ?? 0, share));
-      // Each word of the name is also met by the words of the term's other names.
-      const more = others.flatMap(tokens).filter((token) => !STOP.has(token) && spread.has(token) && !own.has(token));
-      for (const [i, token] of asked.entries()) {
-        if (own.has(token)) for (const other of more) if (!groups[i].has(other)) groups[i].set(other, 0.6);
+      // The words of the term's other names stand for those of this one, in their order: "prefix" and
+      // "cache" for the two halves of 前缀缓存. A place that has only "cache" has met half of it.
+      const spots = name.split(" ").map((token) => asked.indexOf(token)).filter((i) => i >= 0);
+      for (const other of others) {
+        const words = tokens(other).filter((token) => !STOP.has(token) && spread.has(token) && !own.has(token));
+        const most = Math.max(words.length, spots.length);
+        for (let n = 0; n < most; n += 1) {
+          const group = groups[spots[Math.floor(n * spots.length / most)]];
+          const word = words[Math.floor(n * words.length / most)];
+          if (group && word && !group.has(word)) group.set(word, 0.6);
+        }
       }
     }
     return { groups, found, heard };

@@ -47,12 +47,27 @@
   function excerpt(text, words) {
     const low = text.toLowerCase();
     const places = words.map((w) => low.search(new RegExp(`(?<![a-z0-9])${plain(w)}`))).filter((i) => i >= 0);
-    const from = places.length ? Math.min(...places) - 50 : 0;
-    const at = from > 0 ? text.indexOf(" ", from) + 1 : 0;
-    const cut = (at ? "… " : "") + text.slice(at, at + 170).trim() + (at + 170 < text.length ? " …" : "");
-    const pattern = words.map((w) => (/^[a-z0-9]/.test(w) ? `\\b${plain(w)}[a-z0-9]*` : plain(w))).join("|");
-    return cut.split(new RegExp(`(${pattern})`, "gi"))
-      .map((piece, i) => (i % 2 ? element("mark", { textContent: piece }) : piece));
+    const first = places.length ? Math.min(...places) : 0;
+    const from = Math.max(0, first - 50);
+    const gap = text.indexOf(" ", from);
+    const at = from && gap >= 0 && gap < first ? gap + 1 : from; // Chinese has few gaps
+    let end = at + 170;
+    if (/[a-z0-9]/i.test(text[end] ?? "")) { // no half words
+      end = Math.max(at + 100, text.lastIndexOf(" ", end));
+    }
+    const cut = (at ? "… " : "") + text.slice(at, end).trim() + (end < text.length ? " …" : "");
+    const marked = new Uint8Array(cut.length); // pairs of Chinese characters overlap
+    for (const w of words) {
+      const pattern = new RegExp(/^[a-z0-9]/.test(w) ? `\\b${plain(w)}[a-z0-9]*` : plain(w), "gi");
+      for (const { 0: met, index: from } of cut.matchAll(pattern)) marked.fill(1, from, from + met.length);
+    }
+    const pieces = [];
+    for (let from = 0, to = 0; from < cut.length; from = to) {
+      while (to < cut.length && marked[to] === marked[from]) to += 1;
+      const piece = cut.slice(from, to);
+      pieces.push(marked[from] ? element("mark", { textContent: piece }) : piece);
+    }
+    return pieces;
   }
   async function search() {
     const asked = box.value;
