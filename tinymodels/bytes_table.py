@@ -1,5 +1,7 @@
 """The tables of `python -m tinymodels bytes`, for people. JSON is for programs."""
 
+from collections.abc import Callable
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -18,9 +20,11 @@ def show(records: list[dict], beside: list[dict], console: Console | None = None
     windows fill, after how many tokens they are full (`full_after`, 0: none), and its `notes`."""
     console = console or Console(highlight=False, markup=False, emoji=False)
     console.print(_summary(records, beside))
-    for line in _remarks(records, beside):
+    remarks = _remarks(records, beside)
+    for line in remarks:
         console.print(f"note: {line}")
-    console.print()
+    if remarks:
+        console.print()
     for record in records:
         title = f"{record['model']}: bytes by layer" if len(records) > 1 else "bytes by layer"
         console.print(_layers(record, title))
@@ -118,20 +122,38 @@ def _difference(a, b, in_bytes: bool) -> str:
 def _layers(record: dict, title: str) -> Table:
     """One line for all layers that keep the same."""
     table = _table(title, "count", "layers", "attention", "rows of", "main", "index", "window")
-    kinds: dict[tuple, list[int]] = {}
-    for line in record["per_layer"]:
-        owner = "itself" if line["owner"] == line["layer"] else _owner(line["owner"])
-        bytes_of = (line["main"], line["index"], line["window"])
-        kinds.setdefault((line["attention"], owner, *bytes_of), []).append(line["layer"])
+    kinds = min((_kinds(record, name) for name in (_owner, _before)), key=len)
     for (attention, owner, *held), layers in kinds.items():
         bytes_each = [f"{h:,}" for h in held]
         table.add_row(str(len(layers)), span(layers), attention, owner, *bytes_each)
     table.caption = "bytes of one layer, all sequences"
+    if any(kind[1] == "1 before" for kind in kinds):
+        table.caption += "; 1 before: of the layer before"
     return table
 
 
-def _owner(layer: int | None) -> str:
-    return "none" if layer is None else f"layer {layer}"
+def _kinds(record: dict, owner_name: Callable) -> dict[tuple, list[int]]:
+    """Layers that keep the same, and say the same of whose rows they read."""
+    kinds: dict[tuple, list[int]] = {}
+    for line in record["per_layer"]:
+        owner = owner_name(line["owner"], line["layer"])
+        bytes_of = (line["main"], line["index"], line["window"])
+        kinds.setdefault((line["attention"], owner, *bytes_of), []).append(line["layer"])
+    return kinds
+
+
+def _owner(owner: int | None, layer: int) -> str:
+    """Whose rows a layer reads, by number."""
+    if owner == layer:
+        return "itself"
+    return "none" if owner is None else f"layer {owner}"
+
+
+def _before(owner: int | None, layer: int) -> str:
+    """Whose rows a layer reads, by how far before it: many layers may then say the same."""
+    if owner is None or owner == layer:
+        return _owner(owner, layer)
+    return f"{layer - owner} before"
 
 
 def span(layers: list[int]) -> str:

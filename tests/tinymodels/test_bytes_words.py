@@ -139,6 +139,18 @@ def test_the_longer_of_two_contexts():
     assert config_from(baichuan).context == 900
 
 
+def test_layers_that_read_the_one_before_stand_in_one_line(capsys, tmp_path):
+    sharing = shapes(12, 6, 3, 96, model_type="hunyuan", use_cla=True, cla_share_factor=3)
+    text = said(capsys, tmp_path, sharing)
+    assert "4 0, 3 ... 9 GQA itself" in text
+    assert "4 1, 4 ... 10 GQA, shared 1 before" in text
+    assert "4 2, 5 ... 11 GQA, shared 2 before" in text
+    assert "1 before: of the layer before" in text
+    gemma = shapes(30, 6, 3, 96, model_type="gemma3n_text", head_dim=14, num_kv_shared_layers=10)
+    text = said(capsys, tmp_path, gemma)  # few owners, each of many: by name
+    assert "GQA, shared layer 18" in text and "before" not in text
+
+
 STATES = dict(
     model_type="mamba", hidden_size=60, intermediate_size=120, num_hidden_layers=3, state_size=7
 )
