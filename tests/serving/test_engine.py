@@ -207,6 +207,31 @@ def test_windows_live_as_long_as_they_are_used(tmp_path):
     assert small.serve(text, 1).replayed == WINDOW and small.windows.lru.used == 0
 
 
+def test_windows_that_were_found_and_not_used_grow_old(tmp_path):
+    now = [0.0]
+    engine = engine_of(tiny_v4_1, tmp_path, ttl=10, clock=lambda: now[0])
+    text, early = text_of(61), engine.names(text_of(61)[:12])[-1]
+    engine.serve(text, 1)
+    now[0] = 6.0
+    engine.serve(text[:13], 1)
+    now[0] = 11.0
+    assert engine.serve(text, 1).replayed == WINDOW  # from 12 it would be further
+    now[0] = 15.9
+    assert early in engine.windows
+    now[0] = 16.0
+    assert early not in engine.windows
+
+
+@pytest.mark.parametrize("later", [-1e9, -0.001, float("nan")])
+def test_windows_of_an_age_that_cannot_be_are_let_go(later):
+    now = [0.0]
+    held = windows.Windows(BIG, 10, lambda: now[0])
+    held.put("n", windows.Near(1, (), (), None, 9))
+    assert held.get("n") is not None
+    now[0] = later
+    assert held.get("n") is None and held.lru.used == 0
+
+
 def test_windows_count_every_byte():
     model = model_of(tiny_v4_1)
     memory = model.new_cache(1, 30, "float64")

@@ -1,5 +1,7 @@
 """What `Served.exact` promises, replays after replays, and texts of awkward lengths."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -233,6 +235,18 @@ def test_windows_may_expire_at_any_moment_of_a_request(tmp_path, late):
             close(got.logits_V, cold(engine, text, 1)[0])
 
 
+def test_requests_from_many_threads_take_turns(tmp_path):
+    """As behind a web server: what one thread stores another one finds."""
+    engine = engine_of(tiny_v1, tmp_path, storage="packed")
+    prompts = [text_of(30) + text_of(10, seed) for seed in (1, 2, 3)]
+    with ThreadPoolExecutor(3) as pool:
+        got = list(pool.map(lambda prompt: engine.serve(prompt, 2), prompts))
+    assert sorted(one.hit for one in got) == [0, 30, 30] and not any(one.refused for one in got)
+    assert len(engine.store.lru) == 5 + 3
+    for one, prompt in zip(got, prompts, strict=True):
+        assert one.tokens == cold(engine, prompt, 2)[1]
+
+
 def test_prompts_of_all_kinds_have_the_same_names(tmp_path):
     engine, text = engine_of(tiny_v1, tmp_path), text_of(20)
     engine.serve(text, 1)
@@ -259,6 +273,19 @@ def test_a_model_of_own_parts_shares_rows_with_nobody(tmp_path):
             assert got.hit == hit
             close(got.logits_V, cold(engine, text, 1)[0])
         engine.close()
+
+
+def test_autocast_leaves_no_coarser_rows_behind(tmp_path):
+    """Nothing in the model says that it was on, so a later request would read what it made."""
+    engine = engine_of(tiny_v3_2, tmp_path, storage="packed")
+    text = text_of(40)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        first = engine.serve(text, 1)
+    again = engine.serve(text, 1)
+    assert again.hit == 36 and first.logits_V.dtype == torch.float32
+    want = cold(engine, text, 1)[0]
+    for got in (first, again):
+        torch.testing.assert_close(got.logits_V, want, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("preset", [tiny_v1, tiny_v4_1])

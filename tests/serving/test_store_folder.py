@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
 import stat
@@ -13,7 +14,7 @@ import pytest
 
 from tinymodels.presets import tiny_v1
 from tinymodels.serving import store as module
-from tinymodels.serving.store import RowStore
+from tinymodels.serving.store import Refused, RowStore
 
 from .test_engine import engine_of, text_of
 from .test_store import BIG, files, rows, same
@@ -107,6 +108,33 @@ def test_a_database_that_may_not_be_written_is_refused_and_all_is_kept():
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     finally:
         shutil.rmtree(folder)
+
+
+class NoHandles:
+    """No more files can be opened."""
+
+    def __enter__(self):
+        self.before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        open_now = max(map(int, os.listdir("/dev/fd"))) + 5
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_now, self.before[1]))
+        self.taken = []
+        with pytest.raises(OSError, match="Too many"):
+            while True:
+                self.taken.append(open(os.devnull))
+
+    def __exit__(self, *_):
+        for file in self.taken:
+            file.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.before)
+
+
+def test_a_file_that_cannot_be_opened_for_want_of_handles_is_kept(tmp_path):
+    store = filled(tmp_path, "a", "b")
+    with NoHandles():
+        for _ in range(2):
+            with pytest.raises(Refused, match="a.rows cannot be read: .*Too many open files"):
+                store.get("a")
+    assert same(store.get("a"), rows(0)) and files(tmp_path) == ["a.rows", "b.rows"]
 
 
 def only_files(code):

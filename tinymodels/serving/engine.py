@@ -8,6 +8,7 @@
 Conversations need no bookkeeping: a text that begins like another finds its pieces.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,9 +30,11 @@ class Served:
     """One answered request. hit + miss = tokens of the prompt.
 
     replayed: tokens of the prefix that were run again for their windows alone. exact: the answer
-    is the one without a prefix cache; not promised where a replay made windows or rows that were
-    read, now or in an earlier request, or where V4.1's decoder goes on from an earlier answer (its
-    far rows are exact; its windows are those of a conversation whose cache was never let go).
+    is the one without a prefix cache, up to the order in which numbers are added (in packed rows
+    that may tip one to the next step of its format); not promised where a replay made windows or
+    rows that were read, now or in an earlier request, or where V4.1's decoder goes on from an
+    earlier answer (its far rows are exact; its windows are those of a conversation whose cache
+    was never let go).
     logits_V: for the first token of the answer. refused: files that were not what they should be,
     or could not be written, with the reason.
     """
@@ -65,7 +68,8 @@ class _Start:
 
 
 class Engine:
-    """Serves one model, one request at a time. Its weights must not change meanwhile.
+    """Serves one model, one request at a time: threads wait for each other. Its weights must not
+    change meanwhile.
 
     folder, budget: where far rows are kept, and how many bytes of files. window_budget, ttl: bytes
     and seconds of window rows in memory. block: tokens; a piece is the least common multiple of it
@@ -97,12 +101,14 @@ class Engine:
         self.has_windows = any(near)
         self.width = ced.window(model.config) if self.has_windows else 0
         self.root = rows.fingerprint(model, storage)
+        self._turn = threading.Lock()
         self.windows = windows.Windows(window_budget, ttl, clock)
         self.store = RowStore(folder, self.root, budget)
 
     @torch.no_grad()
     def serve(self, prompt: Sequence[int], new: int) -> Served:
-        """Answer with the `new` likeliest tokens, one after another.
+        """Answer with the `new` likeliest tokens, one after another, in the model's own numbers:
+        autocast is off meanwhile, as nothing would tell its rows from others.
 
         Errors: ValueError for an empty prompt, tokens outside the vocabulary, or new < 1; and for
         an engine that was closed.
@@ -112,6 +118,10 @@ class Engine:
             raise ValueError(f"new is {new!r}; it must be an integer >= 1")
         text = tokens_of(prompt)
         self.model.check_tokens(torch.tensor([text], dtype=torch.long))
+        with self._turn, torch.autocast(self.model.device.type, enabled=False):
+            return self._serve(text, new)
+
+    def _serve(self, text: list[int], new: int) -> Served:
         length, chain = len(text), self.names(text)
         whole = usable(length, length, self.step)
         pieces, refused = self._stored(chain[: whole // self.step])
@@ -152,17 +162,17 @@ class Engine:
         """Bring the cache to where the prompt is gone on with.
 
         Windows that are there after fewer pieces are worth going back to, where that runs no more
-        tokens than a replay: they are exact, a replay is not. Windows that a replay made are kept
-        like all others, and stay what they are.
+        tokens than a replay: they are exact, a replay is not. No others are asked for, which would
+        make them young again. Windows that a replay made are kept like all others, and stay what
+        they are.
         """
         count, near = len(pieces), None
-        alive = count
-        while self.has_windows and alive:
+        alive, replay = count, min(self.width, self.step * count)
+        while self.has_windows and alive and self.step * (count - alive) <= replay:
             near = self.windows.get(chain[alive - 1])
             if near is not None:
                 break
             alive -= 1
-        replay = min(self.width, self.step * count)
         if self.step * (count - alive) <= replay:
             rows.lay(cache, pieces[:alive], self.step)
             if near is not None:
@@ -220,4 +230,5 @@ class Engine:
         return torch.tensor([list(tokens)], dtype=torch.long, device=self.model.device)
 
     def close(self) -> None:
-        self.store.close()
+        with self._turn:
+            self.store.close()

@@ -22,7 +22,8 @@ UNSOUND = (  # how many entries are no entries, or there twice
 class Entries:
     """`entries.sqlite` in a folder. refused: why an earlier one could not be used, if so.
 
-    Errors: ValueError if another process (or this one) has it open, or it cannot be written.
+    Any thread may use it, one at a time. Errors: ValueError if another process (or this one) has
+    it open, or it cannot be written.
     """
 
     def __init__(self, folder: Path):
@@ -46,7 +47,9 @@ class Entries:
             self._begin_anew(error)
 
     def _open(self) -> None:
-        self._base = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        self._base = sqlite3.connect(
+            self.path, timeout=0, isolation_level=None, check_same_thread=False
+        )
         self._run("PRAGMA locking_mode=EXCLUSIVE")
         self._run(f"PRAGMA synchronous={SYNCHRONOUS}")
         self._run("BEGIN EXCLUSIVE")

@@ -30,11 +30,15 @@ from .lru import Lru
 
 FORMAT = "kv-rows-1"
 PIECE = 4096  # bytes a write; small, so that a crash has places to fall between
+NO_HANDLES = errno.EMFILE, errno.ENFILE, errno.ENOMEM  # a want of ours, no fault of a file
 NO_FLUSH = errno.EINVAL, errno.ENOTSUP  # what some kinds of disk say to fsync of a folder
 
 
 class Refused(ValueError):
-    """A file that is not what it should be; the message names it and says why."""
+    """A file that is not what it should be; the message names it and says why. errno: the
+    system's reason, if it was that which could not read it."""
+
+    errno: int | None = None
 
 
 class NotStored(ValueError):
@@ -148,28 +152,33 @@ class RowStore:
         """An entry bit for bit as it was put; None if there is none.
 
         Errors: Refused, naming the file, if it is cut, changed, of another model or an older
-        format. The entry is gone then, so that it can be made again.
+        format. The entry is gone then, so that it can be made again (and stays where there are
+        no handles left to open it with).
         """
         self.entries.check()
         if name not in self.lru:
             return None
         try:
             return self._read(name)
-        except Refused:
-            with suppress(OSError):
-                self.drop(name)
+        except Refused as why:
+            if why.errno not in NO_HANDLES:
+                with suppress(OSError):
+                    self.drop(name)
             raise
 
     def _read(self, name: str) -> dict[str, np.ndarray]:
         path = self.path(name)
         try:
+            open(path, "rb").close()  # says what is wrong; safe_open says "no such file" of all
             with safe_open(path, "numpy") as file:
                 label, keys = file.metadata() or {}, list(file.keys())
                 kinds = {file.get_slice(key).get_dtype() for key in keys} - {"U8"}
                 # Copies: whatever happens to the file later, these stay.
                 rows = {} if kinds else {key: np.array(file.get_tensor(key)) for key in keys}
         except (SafetensorError, OSError, ValueError) as error:
-            raise Refused(f"{path.name} cannot be read: {error}") from None
+            refused = Refused(f"{path.name} cannot be read: {error}")
+            refused.errno = getattr(error, "errno", None)
+            raise refused from None
         for what, said, want in (
             ("format", label.get("format"), FORMAT),
             ("model", label.get("root"), self.root),

@@ -115,8 +115,9 @@ class Windows:
         self._held[name] = (near, self.clock())
 
     def _expire(self) -> None:
+        """Let go of the old, and of all whose age makes no sense: a clock may be set back."""
         now = self.clock()
-        for name in [n for n, (_, since) in self._held.items() if now - since >= self.ttl]:
+        for name in [n for n, (_, since) in self._held.items() if not 0 <= now - since < self.ttl]:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
