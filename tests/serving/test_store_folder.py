@@ -174,6 +174,26 @@ def test_a_folder_that_cannot_be_swept_is_refused_and_free(tmp_path, monkeypatch
     assert same(RowStore(tmp_path, "m", BIG).get("a"), rows(0))
 
 
+@pytest.mark.parametrize("how", ["drop", "get", "put"])
+def test_a_file_that_cannot_be_removed_still_counts_after_a_start(tmp_path, monkeypatch, how):
+    """The folder may be locked for a while; nobody must take the entry for gone, or for stored."""
+    store = RowStore(tmp_path, "m", 1400)  # two entries
+    for i, name in enumerate("ab"):
+        store.put(name, rows(i))
+
+    def no_right(*_):
+        raise PermissionError(errno.EACCES, "no right")
+
+    with monkeypatch.context() as patch, pytest.raises((OSError, ValueError), match="no right"):
+        patch.setattr(module, "_remove", no_right)
+        patch.setattr(module, "safe_open", no_right)
+        {"drop": store.drop, "get": store.get, "put": lambda _: store.put("c", rows(2))}[how]("a")
+    assert store.put("a", rows(0)) and list(store.lru) == ["a", "b"]
+    store.close()
+    again = RowStore(tmp_path, "m", 1400)
+    assert list(again.lru) == ["a", "b"] and same(again.get("a"), rows(0))
+
+
 # ------------------------------------------------------------------ what is not ours
 
 

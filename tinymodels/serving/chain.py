@@ -57,4 +57,4 @@ def usable(prompt: int, same: int, step: int) -> int:
 
     Whole pieces; and one token at least is left to run, as somebody must say what comes next.
     """
-    return min(same, prompt - 1) // step * step
+    return min(same, max(prompt - 1, 0)) // step * step

@@ -3,7 +3,7 @@
 A write that is cut off must cost nothing that was there, and must never be read as if it were
 whole. Hence the order:
 
-    1. make room: forget older entries in the database, then delete their files
+    1. make room: delete files of older entries, then forget them in the database
     2. write the new file under another name, and wait until it lies on the disk
     3. rename it into place: a rename happens at once or not at all
     4. enter it in the database; from here on it counts
@@ -204,11 +204,11 @@ class RowStore:
             raise NotStored(f"{self.entries.path.name} cannot be written: {error}") from None
 
     def drop(self, name: str) -> None:
-        """Forget an entry: first in the database, then the file. Errors: OSError."""
+        """Delete an entry. Errors: OSError if its file cannot be removed, and it stays."""
         self.entries.check()
+        _remove(self.path(name))
         with suppress(sqlite3.Error):  # an entry without a file does not count after a start
             self.entries.forget(name)
-        _remove(self.path(name))
         self.lru.drop(name)
 
     def _flush_folder(self) -> None:
