@@ -41,7 +41,7 @@ def _with_code(text: str) -> str:
 _SYMBOLS = {"passed": "✓", "partly": "◐", "not_attempted": "·", "unavailable": "–"}
 _COLOURS = {
     "passed": "#009E73",
-    "partly": "#E69F00",
+    "partly": "#CC8105",
     "not_attempted": "#777777",
     "unavailable": "#777777",
 }  # Okabe-Ito; never the only sign, the word stands too

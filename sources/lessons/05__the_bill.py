@@ -587,7 +587,7 @@ Bill("DeepSeek 67B (V1)", card="H100", cards=8)
 # the context at all. What a cache in 8 bits changes, and what it does not.
 #
 # Your own model: `Bill(mine="folder/config.json", parameters=8.03e9)` reads any of
-# about seventy families. (How many parameters a model has, its config.json does not
+# more than a hundred families. (How many parameters a model has, its config.json does not
 # say.)
 #
 # ## Memory that stops growing
