@@ -195,6 +195,36 @@ def test_rows_of_other_weights_are_never_found(tmp_path):
     assert rows.fingerprint(one, "packed") != rows.fingerprint(one, "float64")
 
 
+def one_step(model):
+    """Of training, as optimizers take it."""
+    model(torch.tensor([text_of(9)])).sum().backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(weight.grad, alpha=-0.1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        one_step,
+        lambda model: model.load_state_dict(Transformer(tiny_v1(), seed=6).state_dict()),
+        lambda model: model.double(),
+    ],
+)
+def test_weights_that_changed_meanwhile_are_noticed(tmp_path, change):
+    """Else rows of the old weights would be read with the new ones, and called exact."""
+    model, text = Transformer(tiny_v1(), seed=5), text_of(20)
+    engine = Engine(model, tmp_path, BIG, block=6)
+    engine.serve(text, 2)
+    model.train().requires_grad_(True)  # changes nothing
+    assert engine.serve(text, 2).hit == 18
+    change(model)
+    with pytest.raises(ValueError, match="weights .* have changed .* make a new one"):
+        engine.serve(text, 2)
+    engine.close()
+    assert Engine(model, tmp_path, BIG, block=6).serve(text, 1).hit == 0
+
+
 def test_windows_live_as_long_as_they_are_used(tmp_path):
     now = [0.0]
     engine = engine_of(tiny_v4_1, tmp_path, ttl=10, clock=lambda: now[0])

@@ -1,6 +1,7 @@
 """Whose folder it is: relative, read-only, somebody else's, closed, forked, or on a plain disk."""
 
 import errno
+import gc
 import os
 import resource
 import shutil
@@ -59,6 +60,16 @@ def test_a_closed_store_touches_nothing(tmp_path):
             use()
     assert files(tmp_path) == ["a.rows", "b.rows"]
     assert same(new.get("a"), rows(0)) and same(new.get("b"), rows(1))
+
+
+def test_a_store_that_nobody_holds_lets_go_of_its_folder(tmp_path):
+    """At once: a notebook's cell that is run again cannot wait for the garbage collector."""
+    gc.disable()
+    try:
+        filled(tmp_path, "a")
+        assert list(RowStore(tmp_path, "m", BIG).lru) == ["a"]
+    finally:
+        gc.enable()
 
 
 def test_a_closed_engine_says_so(tmp_path):

@@ -100,7 +100,7 @@ class Engine:
         self.step = step_of(model.config, block)
         self.has_windows = any(near)
         self.width = ced.window(model.config) if self.has_windows else 0
-        self.root = rows.fingerprint(model, storage)
+        self.root, self._versions = rows.fingerprint(model, storage), rows.versions(model)
         self._turn = threading.Lock()
         self.windows = windows.Windows(window_budget, ttl, clock)
         self.store = RowStore(folder, self.root, budget)
@@ -111,9 +111,14 @@ class Engine:
         autocast is off meanwhile, as nothing would tell its rows from others.
 
         Errors: ValueError for an empty prompt, tokens outside the vocabulary, or new < 1; and for
-        an engine that was closed.
+        an engine that was closed, or whose model has other weights than at its start.
         """
         self.store.entries.check()
+        if rows.versions(self.model) != self._versions:
+            raise ValueError(
+                f"the weights of {self.model.config.name} have changed since this engine was made; "
+                "close it and make a new one"
+            )
         if isinstance(new, bool) or not isinstance(new, int) or new < 1:
             raise ValueError(f"new is {new!r}; it must be an integer >= 1")
         text = tokens_of(prompt)

@@ -26,10 +26,11 @@ class Entries:
     it open, or it cannot be written.
     """
 
+    _base: sqlite3.Connection | None = None
+
     def __init__(self, folder: Path):
         self.path = folder / DATABASE
         self.refused: str | None = None
-        self._base: sqlite3.Connection | None = None
         self._process = os.getpid()
         try:
             self._open_or_begin_anew()
@@ -131,6 +132,10 @@ class Entries:
         if self._base is not None:
             self._base.close()
             self._base = None
+
+    def __del__(self):  # a connection alone waits for the garbage collector, and so does its lock
+        if self._base is not None and self._process == os.getpid():
+            self.close()
 
 
 def _writable(path: Path) -> bool:

@@ -31,6 +31,13 @@ def fingerprint(model, storage: str) -> str:
     return digest.hexdigest()
 
 
+def versions(model) -> list[tuple[int, int]]:
+    """Where each weight lies and how often it was written: another list, other weights. (What is
+    written through `.data` is not counted.)"""
+    weights = (*model.parameters(), *model.buffers())
+    return [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
+
+
 def piece(
     cache: ModelCache, start: int, end: int, after_replay: bool = False
 ) -> dict[str, np.ndarray]:
