@@ -158,8 +158,8 @@ def _request(line: str, where: str) -> Request:
         raise ValueError(f"{where}: input_length is 0; a prompt has one token or more")
     if not isinstance(ids, list) or not all(type(i) in (int, str) for i in ids):
         raise ValueError(f"{where}: hash_ids is {ids!r}; it must be a list of ids")
-    whole, all_of_it = length // BLOCK, -(-length // BLOCK)
-    if not whole <= len(ids) <= all_of_it or len(set(ids)) < len(ids):
+    full, all_of_it = length // BLOCK, -(-length // BLOCK)
+    if not full <= len(ids) <= all_of_it or len(set(ids)) < len(ids):
         raise ValueError(
             f"{where}: {len(ids)} ids ({len(set(ids))} different) for {length} tokens; "
             f"each {BLOCK} tokens need one of their own (cut a trace with other pieces anew)"
