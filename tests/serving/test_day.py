@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from tinymodels.serving.day import BLOCK, Request, agents_day, load, replay, save
 
+from .test_store_faults import FullDisk
+
 made = st.lists(
     st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(0, 511)),
     min_size=1,
@@ -86,6 +88,15 @@ def test_files_go_and_come(tmp_path):
     assert load(tmp_path / "day.jsonl") == trace
 
 
+def test_a_full_disk_costs_no_file_that_was_there(tmp_path):
+    trace = agents_day(agents=2, hours=1, seed=0)
+    save(trace[:1], tmp_path / "day.jsonl")
+    with FullDisk(300), pytest.raises(OSError):
+        save(trace, tmp_path / "day.jsonl")
+    assert load(tmp_path / "day.jsonl") == trace[:1]
+    assert [path.name for path in tmp_path.iterdir()] == ["day.jsonl"]
+
+
 RIGHT = {"timestamp": 5, "input_length": 1030, "output_length": 2, "hash_ids": [1, 2, 3]}
 
 
@@ -143,6 +154,10 @@ def test_an_empty_file_is_refused(tmp_path):
         (lambda: replay([Request(0, 1, 1, ())], 1, -1), "budget is -1"),
         (lambda: replay([Request(0, 1, 1, ())], 1, float("nan")), "budget is nan"),
         (lambda: replay([], 1, 1), "the trace is empty"),
+        (
+            lambda: replay([Request(0, 1024, 1, (1, 2)), Request(1, 1024, 1, (3, 2))], 1, 4096),
+            "id 2 comes after different beginnings",
+        ),
         (lambda: agents_day(agents=0), "agents is 0"),
         (lambda: agents_day(agents=1.5), "agents is 1.5"),
         (lambda: agents_day(hours=0), "hours 0"),

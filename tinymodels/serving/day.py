@@ -11,6 +11,7 @@ mean an equal text up to there. Only whole pieces are kept, and one token is alw
 """
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,8 @@ def replay(trace: Sequence[Request], token_bytes: float, budget: int) -> Day:
     `budget` bytes, and lets go of what was not asked for the longest.
 
     Answers count when they come back as a part of a later prompt. Errors: ValueError for bytes
-    that are not above 0, a budget below 0, and an empty trace.
+    that are not above 0, a budget below 0, an empty trace, and an id that is held
+    already though what stands before it is not.
     """
     if not 0 < token_bytes < float("inf"):
         raise ValueError(f"token_bytes is {token_bytes!r}; it must be a number above 0")
@@ -76,6 +78,11 @@ def replay(trace: Sequence[Request], token_bytes: float, budget: int) -> Day:
                 break
             for old in leaving:
                 lru.drop(old)
+            if name in lru:
+                raise ValueError(
+                    f"id {name!r} comes after different beginnings; it must stand for its piece "
+                    "and for all before it"
+                )
             lru.add(name, size)
             kept.add(name)
         lru.touch(chain[: lru.held(chain)])
@@ -168,7 +175,9 @@ def _request(line: str, where: str) -> Request:
 
 
 def save(trace: Iterable[Request], path: str | Path) -> None:
-    """Write a trace as JSON lines."""
+    """Write a trace as JSON lines, whole or not at all. Errors: OSError."""
+    path = Path(path)
+    partial = path.with_name(f"{path.name}.tmp")
     lines = (
         json.dumps(
             {
@@ -180,4 +189,8 @@ def save(trace: Iterable[Request], path: str | Path) -> None:
         )
         for r in trace
     )
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

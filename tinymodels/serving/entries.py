@@ -60,7 +60,7 @@ class Entries:
         said = self._run("PRAGMA integrity_check")[0][0]
         if said != "ok" or self._run(UNSOUND)[0][0]:
             raise sqlite3.DatabaseError(said if said != "ok" else "an entry makes no sense")
-        self.all()  # names have to be letters
+        self.all()  # names have to be text
 
     def _judge(self, error: Exception) -> None:
         """Raise what is no fault of the file: it must not be thrown away then."""
@@ -129,13 +129,14 @@ class Entries:
         self._run("DELETE FROM entries WHERE name = ?", (name,))
 
     def close(self) -> None:
-        if self._base is not None:
+        """Nothing in a process that was forked off: its owner may be in the middle of a commit, and
+        SQLite would remove the journal of it."""
+        if self._base is not None and self._process == os.getpid():
             self._base.close()
             self._base = None
 
     def __del__(self):  # a connection alone waits for the garbage collector, and so does its lock
-        if self._base is not None and self._process == os.getpid():
-            self.close()
+        self.close()
 
 
 def _writable(path: Path) -> bool:
