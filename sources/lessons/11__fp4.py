@@ -587,8 +587,8 @@ print(f"in bf16 the rows alone would be {640 * 1024:,}")
 # FP4 moves each far row by a tenth of its length, and costs a rounding at each write.
 # On the memory task we saw nothing lost by it in the far rows. Here are the tiny models
 # as they were shipped, each with the rows of its generation (the cell reads those that
-# are there). The tiny V4.1 of text has a higher loss than the tiny V1, but that is not
-# the price of FP4 in the far rows: above, it changed the loss by a few thousandths.
+# are there), measured without rounding. So the higher loss of the tiny V4.1 on stories is
+# not FP4's doing: what rounding adds stands above.
 
 # %% tags=["nbval-ignore-output"]
 for name in checkpoints.available():
