@@ -60,9 +60,9 @@ def fingerprint(config: ModelConfig) -> str:
 
 
 def same_weights(config: ModelConfig, other: ModelConfig) -> bool:
-    """Would training give both the same weights? How rows are stored, and for how long a text a
-    model is made, does not change them, nor do names."""
-    alike = {"context": 1, "row": "bf16", "kv_bits": None}
+    """Do both train to the same weights, or as good as the same? How rows are stored, and for how
+    long a text a model is made, does not change them, nor do names; norm_eps does, by a hair."""
+    alike = {"context": 1, "row": "bf16", "kv_bits": None, "norm_eps": 1.0}
     return fingerprint(config.with_(**alike)) == fingerprint(other.with_(**alike))
 
 
@@ -157,8 +157,8 @@ def _progress(seed: int, steps: int):
 def train(config: ModelConfig, folder: Path | str = ".") -> dict[str, float]:
     """Train what is not trained yet, some minutes a seed; -> {seed: recall}.
 
-    A seed that is finished stays; stopped and called again, it goes on with the next. Errors:
-    ValueError with the reasons where the configuration is out of the hunt.
+    A seed that is finished stays; stopped and called again, it begins the unfinished one anew.
+    Errors: ValueError with the reasons where the configuration is out of the hunt.
     """
     if reasons := refusals(config):
         raise ValueError("; ".join(reasons))

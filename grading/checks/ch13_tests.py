@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,13 +42,17 @@ def faulty_cases(draw: Draw) -> tuple[Case, ...]:
 def run_test(answer: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """1 where the test blames a cache. Who blames a right one has caught nothing.
 
-    Caches cannot be told apart by name: all come as one kind of maker. CAUGHT keeps a test from
-    being taken, fault by fault, for one that overlooks what this one finds.
+    Caches cannot be told apart by name, by looks or by turn: all come as one kind of `Cache`, in
+    an order that is drawn. CAUGHT keeps a test from being taken, fault by fault, for one that
+    overlooks what this one finds.
     """
     torch.manual_seed(inputs[SEED])
-    blamed = {BLAMED.format(number): _verdict(answer, make) for number, make in enumerate(RIGHT, 1)}
-    caught = {fault: _verdict(answer, broken(fault)) for fault in FAULTS}
-    return blamed | {FREE: 1 - caught[inputs["fault"]], CAUGHT: sum(caught.values())}
+    makers = {BLAMED.format(number): make for number, make in enumerate(RIGHT, 1)}
+    makers |= {fault: broken(fault) for fault in FAULTS}
+    turns = random.Random(inputs[SEED]).sample(list(makers), len(makers))
+    verdicts = {name: _verdict(answer, makers[name]) for name in turns}
+    caught = {fault: verdicts.pop(fault) for fault in FAULTS}
+    return verdicts | {FREE: 1 - caught[inputs["fault"]], CAUGHT: sum(caught.values())}
 
 
 def expected_verdicts(inputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -62,9 +67,23 @@ def expected_verdicts(inputs: Mapping[str, Any]) -> dict[str, Expected]:
     return right | {FREE: free, CAUGHT: Expected(np.array(float(len(FAULTS))), kind="cost")}
 
 
+class Cache:
+    """What a test may see of a cache: what it does, not how it is built or which fault it has.
+
+    Plain functions, because a bound method would show the cache itself as its `__self__`.
+    """
+
+    __slots__ = ("append", "reset", "select")
+
+    def __init__(self, cache: Any):
+        self.append = lambda x_BTD: cache.append(x_BTD)
+        self.select = lambda order_B: cache.select(order_B)
+        self.reset = lambda: cache.reset()
+
+
 def _verdict(answer: Any, make: Any) -> int:
     """What the test says, as 0 or 1; it sees a maker without a name."""
-    given = answer(lambda **sizes: make(**sizes))
+    given = answer(lambda **sizes: Cache(make(**sizes)))
     if isinstance(given, torch.Tensor) and given.numel() == 1:
         given = given.item()
     if not isinstance(given, bool | np.bool_ | int):

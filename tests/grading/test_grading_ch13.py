@@ -1,21 +1,15 @@
 """Chapter 13's exercises: the fault lab is what the notebook shows, and tests are graded fairly."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from grading import check
-from grading.checks import ch13_frontier
 from grading.checks.ch13 import EXERCISES
-from grading.checks.ch13_frontier import FRONTIER
-from grading.course_notebook import Course, answers, execute
+from grading.course_notebook import Course, execute
 from grading.draw import CHECK_SEEDS, Draw, student_seeds
 from grading.explain import same
 from grading.observe import observe
 from grading.references.lab_caches import FAULTS, RIGHT, broken
-from grading.verdict import assess
-from tinymodels import frontier
 
 COURSE = Course()
 STEM = "13__capstone"
@@ -104,21 +98,67 @@ def test_right_caches_agree_however_they_are_asked():
                 assert ((ours - theirs).abs() <= allowed).all()
 
 
+def _differ(ours, theirs):
+    return bool(((ours - theirs).abs() > 0.03 * theirs.abs().amax(-1, keepdim=True)).any())
+
+
+def _text(seed=6):
+    return torch.randn(3, 12, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def _stale(make):
+    """The last row, token by token and at once."""
+    whole, x = make(**SIZES).append(_text()), _text()
+    by_token = make(**SIZES)
+    rows = [by_token.append(token)[0] for token in x.split(1, 1)]
+    return _differ(rows[-1][:, -1], whole[0][:, -1])
+
+
+def _unreset(make):
+    used = make(**SIZES)
+    used.append(_text(7)[:, :4])
+    used.reset()
+    return _differ(used.append(_text())[0], make(**SIZES).append(_text())[0])
+
+
+def _leaked(make):
+    """The entries, which know no positions, after texts were exchanged between two groups."""
+    moved, order = make(**SIZES), torch.tensor([1, 2, 0])
+    moved.append(_text()[:, :9])
+    moved.select(order)
+    entries = moved.append(_text()[order, 9:])[1]
+    return _differ(entries, make(**SIZES).append(_text())[1][order])
+
+
+def _wide(make):
+    return make(**SIZES).append(_text())[0].shape[1] != SIZES["window"]
+
+
+def _drowned(make):
+    """The first row, beside a token that is much larger, and alone."""
+    x = _text()
+    x[:, 1] *= 1000
+    both, alone = make(**SIZES).append(x[:, :2])[0], make(**SIZES).append(x[:, :1])[0]
+    return _differ(both[:, :1], alone)
+
+
+def _early(make):
+    return make(**SIZES).append(_text()[:, :2])[1].shape[1] > 0
+
+
+ASKS = dict(zip(FAULTS, (_stale, _unreset, _leaked, _wide, _drowned, _early), strict=True))
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_test_that_asks_one_thing_earns_one_point(fault):
-    """Here by peeping; what counts is what it blames."""
-
-    def is_broken(make):
-        return getattr(make(**SIZES), "fault", "") == fault
-
-    result = check("13.7", is_broken)
+    result = check("13.7", ASKS[fault])
     assert (result.status, result.earned) == ("partly", 1)
     assert "blames no cache" not in result.message
 
 
 @pytest.mark.parametrize("caught", [FAULTS[:2], FAULTS[2:4]])
 def test_who_catches_two_is_not_taken_for_one_who_catches_fewer(caught):
-    result = check("13.7", lambda make: getattr(make(**SIZES), "fault", "") in caught)
+    result = check("13.7", lambda make: any(ASKS[fault](make) for fault in caught))
     assert (result.status, result.earned) == ("partly", 2)
     assert "blames no cache" not in result.message and "12 of the 12" not in result.message
 
@@ -127,11 +167,49 @@ def test_who_catches_nothing_is_told():
     assert check("13.7", lambda make: False).misconception == "blames_none"
 
 
-def test_one_right_cache_blamed_and_nothing_is_earned():
-    def is_broken(make):
-        return type(make(**SIZES)).__name__ == "Plain" or bool(make(**SIZES).fault)
+def test_who_looks_for_the_name_of_the_fault_earns_nothing():
+    """The lab's caches carry it; what is handed out does not, nor anything that leads to it."""
+    result = check("13.7", lambda make: bool(getattr(make(**SIZES), "fault", "")))
+    assert (result.status, result.earned) == ("wrong", 0)
+    assert result.misconception == "blames_none"
+    seen = set()
 
-    result = check("13.7", is_broken)
+    def is_broken(make):
+        cache = make(**SIZES)
+        assert not hasattr(cache, "__dict__")
+        does = {name: getattr(cache, name) for name in dir(cache) if not name.startswith("__")}
+        assert not any(hasattr(function, "__self__") for function in does.values())
+        seen.add((type(cache), *does))
+        return False
+
+    assert check("13.7", is_broken).misconception == "blames_none"
+    assert [names[1:] for names in seen] == [("append", "reset", "select")]
+
+
+@pytest.mark.parametrize("right_ones_first", [True, False])
+def test_who_counts_the_turns_earns_nothing(right_ones_first):
+    turns = []
+
+    def is_broken(make):
+        turns.append(1)
+        turn = (len(turns) - 1) % (len(RIGHT) + len(FAULTS))
+        return turn >= len(RIGHT) if right_ones_first else turn < len(FAULTS)
+
+    assert check("13.7", is_broken).earned == 0
+
+
+def test_one_right_cache_blamed_and_nothing_is_earned():
+    """One of the four takes an order that is too short, which none has promised to refuse."""
+
+    def takes_too_short_an_order(make):
+        try:
+            make(**SIZES).select(torch.tensor([1, 0]))
+        except RuntimeError:
+            return False
+        return True
+
+    asks = (takes_too_short_an_order, *ASKS.values())
+    result = check("13.7", lambda make: any(ask(make) for ask in asks))
     assert (result.status, result.earned) == ("wrong", 0)
     assert result.misconception is None
     assert "You blamed a right cache: this one keeps the whole text" in result.message
@@ -151,92 +229,3 @@ def test_broken_caches_differ_from_right_ones_where_they_should():
         if all(a.shape == b.shape and (a - b).abs().max() < 0.1 for a, b in zip(given, whole)):
             hidden.append(fault)
     assert hidden == [f for f in FAULTS if "window" not in f]
-
-
-# ---------------------------------------------------------------- the frontier
-
-OTHER = replace(frontier.EXAMPLE, norm_eps=3e-6)
-
-
-@pytest.fixture
-def nobody_errs(monkeypatch):
-    """tiny_v1's weakest seed misses none: three seeds together may miss three."""
-    monkeypatch.setattr(ch13_frontier, "weakest", lambda texts: 0)
-
-
-def test_weights_are_measured_and_not_believed(tmp_path, monkeypatch, nobody_errs):
-    """Files of an untrained model, under the right names, earn the point for the bytes alone."""
-    for seed in frontier.SEEDS:
-        model = frontier.Transformer(OTHER, seed=seed)
-        frontier._save(model, [5.5] * 20, seed, frontier.path(OTHER, seed, tmp_path))
-    monkeypatch.chdir(tmp_path)
-    wrong = frontier.wrong
-    monkeypatch.setattr(frontier, "wrong", lambda model, texts: wrong(model, texts, count=1))
-    result = assess(FRONTIER, lambda: OTHER, CHECK_SEEDS[:1])
-    assert (result.status, result.earned) == ("partly", 1)
-    assert "forgets more" in result.message
-
-
-@pytest.mark.parametrize(("weakest", "wrong", "right"), [
-    (0, (1, 1, 1), True), (0, (2, 1, 1), False), (2, (9, 0, 0), True), (2, (10, 0, 0), False),
-])  # fmt: skip
-def test_one_answer_too_many_fails_and_the_message_counts(monkeypatch, weakest, wrong, right):
-    monkeypatch.setattr(ch13_frontier, "weakest", lambda texts: weakest)
-    monkeypatch.setattr(ch13_frontier, "_is_there", lambda config, seed: True)
-    monkeypatch.setattr(ch13_frontier, "_is_copied", lambda model: False)
-    monkeypatch.setattr(frontier, "load", lambda config, seed: seed)
-    monkeypatch.setattr(frontier, "wrong", lambda seed, texts: wrong[seed])
-    result = check("13.8", lambda: OTHER)
-    assert result.status == ("passed" if right else "partly")
-    assert right or (result.earned == 1 and "4 counted, 3 would do" in result.message)
-
-
-def test_a_configuration_that_is_not_trained_is_told_how(tmp_path, monkeypatch, nobody_errs):
-    monkeypatch.chdir(tmp_path)
-    result = check("13.8", lambda: OTHER.with_(context=998))
-    assert (result.status, result.earned) == ("partly", 1)
-    assert "frontier.train" in result.message and "stopped" not in result.message
-
-
-def copy_the_lessons_weights(config, folder):
-    """As if they had been trained for `config`."""
-    for seed in frontier.SEEDS:
-        weights = frontier.path(frontier.EXAMPLE, seed, frontier.FOLDER).read_bytes()
-        frontier.path(config, seed, folder).write_bytes(weights)
-
-
-@pytest.mark.parametrize("change", [{"name": "mine"}, {"context": 2048}, {"row": "fp8"}])
-def test_the_model_of_the_lesson_earns_nothing(change, tmp_path, monkeypatch, nobody_errs):
-    """Nor do its weights under another name, made for a longer text or stored in other rows."""
-    config = frontier.EXAMPLE.with_(**change)
-    copy_the_lessons_weights(config, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    result = check("13.8", lambda: config)
-    assert (result.status, result.earned) == ("wrong", 0)
-    assert "model of the lesson" in result.message
-
-
-def test_copied_weights_earn_nothing_for_what_they_know(tmp_path, monkeypatch, nobody_errs):
-    """The lesson's weights in a configuration that differs in a number without weights."""
-    copy_the_lessons_weights(OTHER, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    result = check("13.8", lambda: OTHER)
-    assert (result.status, result.earned) == ("partly", 1)
-    assert "model of the lesson" in result.message
-
-
-def test_the_solution_is_another_and_its_weights_are_shipped():
-    config = answers(COURSE, STEM)["13.8"]()
-    assert frontier.fingerprint(config) != frontier.fingerprint(frontier.EXAMPLE)
-    assert all(frontier.path(config, s, frontier.FOLDER).is_file() for s in frontier.SEEDS)
-
-
-@pytest.mark.parametrize(("seed", "steps"), [(1, 2)] + [
-    pytest.param(seed, 20, marks=pytest.mark.slow) for seed in frontier.SEEDS
-])  # fmt: skip
-def test_the_solution_is_trained_as_all_others(seed, steps):
-    """Its first steps are made again."""
-    config = answers(COURSE, STEM)["13.8"]()
-    stored = frontier.about(config, seed)["first_losses"].split()
-    _, losses = frontier.learn(config, seed, steps)
-    assert losses == pytest.approx([float(x) for x in stored[:steps]], abs=2e-3)

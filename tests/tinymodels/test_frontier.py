@@ -68,7 +68,8 @@ def test_names_do_not_count_and_shapes_do():
     assert frontier.fingerprint(TINY) == frontier.fingerprint(TINY.with_(name="x", notes=("y",)))
     assert frontier.fingerprint(TINY) != frontier.fingerprint(TINY.with_(width=18))
     assert frontier.same_weights(TINY, TINY.with_(context=97, row="fp8"))
-    assert not frontier.same_weights(TINY, TINY.with_(norm_eps=1e-3))
+    assert frontier.same_weights(TINY, TINY.with_(norm_eps=3e-6))
+    assert not frontier.same_weights(TINY, TINY.with_(width=18))
 
 
 @pytest.mark.parametrize(
