@@ -195,7 +195,8 @@ for name, seed in NAMED:
     found, told = (quality.seeds(name, task)[seed] for task in ("recall", "text"))
     pairs, longer = found["recall"]["pairs"]["48"], found["longer"]["512"]
     rate = ledger.rate(quality.config(name))
-    print(f"{name:13} seed {seed}{rate:7g}{pairs:10.0%}{longer:12.0%}{told['loss']:15.3f}")
+    print(f"{name:13} seed {seed}{rate:7g}{pairs:10.0%}{longer:12.0%}"
+          f"{told['loss']:15.3f}")
 
 # %% [markdown]
 # - **Games as in training.** Over a factor of twelve in bytes, seed 0 of six models
@@ -212,11 +213,11 @@ for name, seed in NAMED:
 # questions *who has the lamp?* by themselves:
 
 # %%
-print(f"{'sentences ago':20}" + "".join(f"{n:>6}" for n in measure.STORY_LENGTHS) + "   who")
+print(f"{'sentences ago':20}", *(f"{n:5}" for n in measure.STORY_LENGTHS), "  who")
 for name, seed in NAMED:
     given = quality.seeds(name, "text")[seed]["given"]
     found = [*(f["all"] for f in given.values()), given["25"]["subject"]]
-    print(f"{name:13} seed {seed}" + "".join(f"{share:6.0%}" for share in found))
+    print(f"{name:13} seed {seed}", *(f"{share:5.0%}" for share in found))
 
 # %% [markdown]
 # A loss is a mean over all words, and most words of a story ask nothing of the memory. So
@@ -233,9 +234,10 @@ for name, seed in NAMED:
 
 # %%
 for tokens in (110, 390):  # stories of about 25 and 100 sentences
-    held = {name: ledger.exact(quality.config(name), tokens)["total"] for name in models}
-    parts = (f"{name} {held[name] / held['tiny_v1']:.0%}" for name in ("tiny_v4", "tiny_v4_1"))
-    print(f"{tokens} tokens, of what tiny_v1 holds:", ", ".join(parts))
+    held = {n: ledger.exact(quality.config(n), tokens)["total"] for n in models}
+    parts = (held[name] / held["tiny_v1"] for name in ("tiny_v4", "tiny_v4_1"))
+    v4, last = (f"{part:.0%}" for part in parts)
+    print(f"{tokens} tokens, of what tiny_v1 holds: tiny_v4 {v4}, tiny_v4_1 {last}")
 
 # %% [markdown]
 # Do not carry this further than it goes.

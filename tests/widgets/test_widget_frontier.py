@@ -8,7 +8,7 @@ from test_widget_every import *  # noqa: F403 - its tests, for the widget below
 
 from tinymodels import quality
 from tinymodels.quality import short
-from tinymodels.widgets.frontier import Frontier, look
+from tinymodels.widgets.frontier import Frontier, _verdict, look
 
 MADE_UP = {
     "tiny_v1": [0.93, 0.97],
@@ -82,3 +82,12 @@ def test_ours_is_looked_at_only_where_it_is_shown(widget):
 def test_short_names_are_those_of_the_chapters():
     names = ["V1", "V2", "V2-Lite", "V3", "V3.2", "V4", "V4.1", "Ours"]
     assert [short(name) for name in quality.FOLLOWS] == names
+
+
+def test_one_seed_on_the_frontier_is_doubted():
+    loss = quality.MEASURES["stories: loss"]
+    alone, two = (
+        _verdict("tiny_v4", [0.86] * n, quality.Standing("on"), loss) for n in (1, 2)
+    )
+    assert alone.endswith("does as well; one seed, so by luck?")
+    assert two.endswith("does as well.")

@@ -106,7 +106,8 @@ def _verdict(model: str, values: list[float], stand: quality.Standing, measure) 
     return (
         f"{short(model)}: {_seeds(values, measure)}. "
         + {
-            "on": "Nothing that takes less does as well.",
+            "on": "Nothing that takes less does as well"
+            + ("." if len(values) > 1 else "; one seed, so by luck?"),
             "beaten": f"{by} takes less, and its weakest seed does as well as the best one here.",
             "open": f"{by} takes less and does as well on average; with so few seeds, by luck?",
         }[stand.how]
