@@ -188,6 +188,9 @@ def move(page, control) -> None:
     elif kind == "range":
         value, most = control.evaluate("node => [Number(node.value), Number(node.max)]")
         page.keyboard.press("ArrowRight" if value < most else "ArrowLeft")
+    elif kind == "select-one":
+        last = control.evaluate("node => node.selectedIndex === node.options.length - 1")
+        page.keyboard.press("ArrowUp" if last else "ArrowDown")
     else:
         page.keyboard.press("ArrowDown")
 
