@@ -44,7 +44,7 @@ _COLOURS = {
     "partly": "#CC8105",
     "not_attempted": "#777777",
     "unavailable": "#777777",
-}  # Okabe-Ito; never the only sign, the word stands too
+}  # after Okabe-Ito, orange darker; never the only sign, the word stands too
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,10 @@ def own_part(window, lengths, tokens, chosen, rows, reach, splits,
     if window is not None:
         first, last = window_range(lengths, batch, token, tokens, rows, reach)
         near = tl.cdiv(last - first, BLOCK_S)
-    share = tl.cdiv(near + tl.cdiv(chosen, BLOCK_S), splits)
+    blocks = near + tl.cdiv(chosen, BLOCK_S)
+    share = tl.cdiv(blocks, splits)
     begin = split * share
-    end = tl.minimum(begin + share, near + tl.cdiv(chosen, BLOCK_S))
+    end = tl.minimum(begin + share, blocks)
     return head, split, batch * tokens + token, batch, first, last, near, begin, end
 
 

@@ -13,6 +13,7 @@ was: what more training alone does.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,34 +85,38 @@ def go_on(model: Transformer, run: Run, steps: int) -> list[float]:
     return study.descend(model, run, steps, loss_at)
 
 
+def exam(model: nn.Module) -> dict[str, Any]:
+    """The loss on stories, and the facts that are found."""
+    found = measure.measure(model, "text", GO_ON.size, GO_ON.length)
+    return {key: found[key] for key in ("loss", "given")}
+
+
 def told(model: nn.Module, losses: list[float]) -> dict[str, Any]:
     """What is written of a model. It is measured rounded to bf16, as checkpoints are."""
     checkpoints.round_to_shipped(model)
-    found = measure.measure(model, "text", GO_ON.size, GO_ON.length)
     return {
         "first_losses": [round(x, 5) for x in losses[: study.FIRST]],
         "loss": study.means(losses, EVERY),
-        "measured": {"loss": found["loss"], "given": found["given"]},
+        "measured": exam(model),
     }
 
 
 def study_of(seed: int) -> dict[str, Any]:
     """All of one seed: the warm-up's lesson, and what sparse and dense models became."""
-    warm, on = (Run(**{**vars(run), "seed": seed}) for run in (WARM_UP, GO_ON))
+    warm, on = (replace(run, seed=seed) for run in (WARM_UP, GO_ON))
     torch.manual_seed(seed)
     before = with_indexers(dense(seed), seed)
     reads_all = few_entries.with_top_k(before, checkpoints.preset(SPARSE).context)
     lesson = warm_up(reads_all, warm, warm.steps)
     sparse = few_entries.with_top_k(reads_all, before.config.layers[0].attention.indexer.top_k)
-    untaught = measure.measure(before, "text", on.size, on.length)
-    taught = measure.measure(sparse, "text", on.size, on.length)
+    untaught, taught = exam(before), exam(sparse)  # before `sparse` is trained on
     as_it_was = dense(seed)
     return {
         "seed": seed,
         "lesson": study.means(lesson, EVERY // 2),
         "first_lessons": [round(x, 5) for x in lesson[: study.FIRST]],
-        "untaught": {key: untaught[key] for key in ("loss", "given")},
-        "after the warm-up": {key: taught[key] for key in ("loss", "given")},
+        "untaught": untaught,
+        "after the warm-up": taught,
         "sparse": told(sparse, go_on(sparse, on, on.steps)),
         "dense": told(as_it_was, go_on(as_it_was, on, on.steps)),
     }

@@ -1,10 +1,12 @@
 """Rows on a disk: bit for bit, within the budget, refused by name, and whole after any crash."""
 
+import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -28,6 +30,19 @@ def rows(seed, count=7):
 
 def same(a, b):
     return set(a) == set(b) and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+@contextmanager
+def bound_by_rights():
+    """As a user whom a file's rights stop: root is somebody else meanwhile."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
 
 
 def files(folder):

@@ -15,7 +15,7 @@ from tinymodels.serving import entries
 from tinymodels.serving import store as module
 from tinymodels.serving.store import NotStored, Refused, RowStore
 
-from .test_store import BIG, files, rows, same
+from .test_store import BIG, bound_by_rights, files, rows, same
 
 
 def labelled(values):
@@ -240,7 +240,7 @@ def test_a_file_is_no_folder(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="rights of a folder")
 @pytest.mark.parametrize("entered", [False, True])
 def test_a_folder_that_may_not_be_written_is_refused_and_kept(entered):
-    folder, root = Path(tempfile.mkdtemp()), os.geteuid() == 0
+    folder = Path(tempfile.mkdtemp())
     try:
         if entered:
             store = RowStore(folder, "m", BIG)
@@ -248,14 +248,8 @@ def test_a_folder_that_may_not_be_written_is_refused_and_kept(entered):
             store.close()
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         folder.chmod(0o555)
-        if root:  # whom no rights stop
-            os.seteuid(65534)
-        try:
-            with pytest.raises(ValueError, match="cannot be written"):
-                RowStore(folder, "m", BIG)
-        finally:
-            if root:
-                os.seteuid(0)
+        with bound_by_rights(), pytest.raises(ValueError, match="cannot be written"):
+            RowStore(folder, "m", BIG)
         folder.chmod(0o755)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     finally:

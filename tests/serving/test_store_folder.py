@@ -18,7 +18,7 @@ from tinymodels.serving import store as module
 from tinymodels.serving.store import Refused, RowStore
 
 from .test_engine import engine_of, text_of
-from .test_store import BIG, files, rows, same
+from .test_store import BIG, bound_by_rights, files, rows, same
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -105,20 +105,14 @@ def test_a_forked_process_leaves_the_store_to_its_owner(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of a file")
 def test_a_database_that_may_not_be_written_is_refused_and_all_is_kept():
-    folder, root = Path(tempfile.mkdtemp()), os.geteuid() == 0
+    folder = Path(tempfile.mkdtemp())
     try:
         filled(folder, "a").close()
         folder.chmod(0o777)
         (folder / "entries.sqlite").chmod(0o444)
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
-        if root:  # whom no rights stop
-            os.seteuid(65534)
-        try:
-            with pytest.raises(ValueError, match="entries.sqlite cannot be written"):
-                RowStore(folder, "m", BIG)
-        finally:
-            if root:
-                os.seteuid(0)
+        with bound_by_rights(), pytest.raises(ValueError, match="entries.sqlite cannot be written"):
+            RowStore(folder, "m", BIG)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     finally:
         shutil.rmtree(folder)
